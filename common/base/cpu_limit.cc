@@ -1,0 +1,35 @@
+#include "common/base/cpu_limit.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+namespace kvrelay {
+namespace {
+
+// CPUs granted by a quota; infinity if there is none.
+double CgroupQuota() {
+  double quota = -1, period = -1;
+  std::string word;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> word >> period) {
+    if (word == "max") return INFINITY;
+    quota = std::atof(word.c_str());
+  } else {
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  return quota > 0 && period > 0 ? quota / period : INFINITY;
+}
+
+}  // namespace
+
+int UsableCpus() {
+  cpu_set_t set;
+  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(CgroupQuota()))));
+}
+
+}  // namespace kvrelay

@@ -1,0 +1,52 @@
+// The KV cache of one request on one worker: room for a fixed number of positions, filled from position 0 up.
+//
+// Owns its blocks and returns them when destroyed. Not thread-safe: one owner at a time writes (the receiver until its
+// commit, then the compute loop). Positions below kv_ready() never change, so others may read them at any time.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/kv/block_pool.h"
+
+namespace kvrelay::kv {
+
+class SequenceCache {
+ public:
+  // Room for `positions` >= 1. RESOURCE_EXHAUSTED if the pool has not enough. `pool` must outlive the cache.
+  static absl::StatusOr<std::shared_ptr<SequenceCache>> Reserve(BlockPool* pool, int positions);
+  ~SequenceCache();
+  SequenceCache(const SequenceCache&) = delete;
+  SequenceCache& operator=(const SequenceCache&) = delete;
+
+  const KvLayout& layout() const { return pool_->layout(); }
+  int capacity() const { return capacity_; }
+  // Positions 0..kv_ready()-1 have keys and values in every layer.
+  int kv_ready() const { return kv_ready_.load(std::memory_order_acquire); }
+  // Publishes `count` more positions, or forgets all. REQUIRES: within capacity.
+  void Publish(int count);
+  void Clear() { kv_ready_.store(0, std::memory_order_release); }
+
+  // Keys or values of the block that holds positions 64*index.. for one layer and head.
+  std::byte* K(int index, int layer, int head) { return blocks_[index] + layout().KOffset(layer, head); }
+  std::byte* V(int index, int layer, int head) { return blocks_[index] + layout().VOffset(layer, head); }
+
+  // Copies `positions` positions of one layer, all inside one block, from or to the position-major wire form:
+  // keys of each position in turn (all KV heads), then values likewise. REQUIRES: bytes.size() == positions * PositionBytes().
+  void CopyOut(int layer, int first_position, int positions, absl::Span<std::byte> bytes) const;
+  void CopyIn(int layer, int first_position, int positions, absl::Span<const std::byte> bytes);
+
+ private:
+  SequenceCache(BlockPool* pool, int positions, std::vector<BlockId> ids);
+
+  BlockPool* const pool_;
+  const int capacity_;
+  const std::vector<BlockId> ids_;
+  std::vector<std::byte*> blocks_;
+  std::atomic<int> kv_ready_ = 0;
+};
+
+}  // namespace kvrelay::kv

@@ -1,0 +1,67 @@
+// Reads a GGUF model file (versions 2 and 3): metadata and tensor table, every number checked against the file's size
+// before it is used. Nothing is trusted: a truncated or lying file gives INVALID_ARGUMENT naming the entry and the limit,
+// never a crash and never an allocation larger than the file.
+//
+// Immutable after Open; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model_file/tensor_type.h"
+
+namespace kvrelay::model_file {
+
+// Place and shape of one tensor. dims[0] is contiguous in memory (so a matrix is [dims[1]][dims[0]]).
+struct TensorInfo {
+  std::string name;
+  TensorType type;
+  std::vector<uint64_t> dims;  // 1 to 4
+  uint64_t offset;             // from the start of the file
+  uint64_t bytes;
+};
+
+class GgufFile {
+ public:
+  // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is not a sound GGUF file.
+  static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
+  ~GgufFile();
+
+  const std::string& path() const;
+  uint64_t size_bytes() const;
+
+  // Metadata. NOT_FOUND if the key is absent, INVALID_ARGUMENT if it has another type. Integers of every width convert
+  // if the value fits.
+  bool Has(std::string_view key) const;
+  absl::StatusOr<uint64_t> GetUint(std::string_view key) const;
+  absl::StatusOr<double> GetFloat(std::string_view key) const;
+  absl::StatusOr<bool> GetBool(std::string_view key) const;
+  absl::StatusOr<std::string> GetString(std::string_view key) const;
+  absl::StatusOr<std::vector<std::string>> GetStrings(std::string_view key) const;
+  absl::StatusOr<std::vector<int64_t>> GetInts(std::string_view key) const;
+  absl::StatusOr<std::vector<double>> GetFloats(std::string_view key) const;
+
+  const std::vector<TensorInfo>& tensors() const;
+  // NOT_FOUND if there is none.
+  absl::StatusOr<const TensorInfo*> Find(std::string_view name) const;
+  // Reads bytes [offset, offset + out.size()) of the tensor. REQUIRES: the range lies inside it.
+  absl::Status Read(const TensorInfo& tensor, uint64_t offset, absl::Span<std::byte> out) const;
+
+  // SHA-256 of the whole file, lower-case hex. Reads the file.
+  absl::StatusOr<std::string> Fingerprint() const;
+
+ private:
+  struct Contents;
+  explicit GgufFile(std::unique_ptr<Contents> contents);
+  std::unique_ptr<Contents> contents_;
+};
+
+}  // namespace kvrelay::model_file

@@ -1,0 +1,35 @@
+// Turns token bytes into text as they arrive: emits whole UTF-8 only, and holds back what may begin a stop string.
+//
+// A small value type; not thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvrelay::text {
+
+class StreamDecoder {
+ public:
+  // `stop`: strings that end the text; may be empty.
+  explicit StreamDecoder(std::vector<std::string> stop = {});
+
+  struct Piece {
+    std::string text;     // final now
+    bool stopped = false;  // a stop string was completed; nothing after its start is ever emitted
+    std::string stop;      // which one: the match that starts first, the longest of those
+  };
+
+  // Bytes of the next token. `may_stop` false (before min_tokens): stop strings that complete now do not count.
+  // REQUIRES: no earlier Piece had stopped.
+  Piece Add(std::string_view bytes, bool may_stop = true);
+  // What is still held back when the request ends for another reason; an incomplete character becomes U+FFFD.
+  std::string Flush();
+
+ private:
+  std::vector<std::string> stop_;
+  std::string bytes_;  // bytes that do not form whole UTF-8 yet
+  std::string held_;   // whole text that may begin a stop string
+};
+
+}  // namespace kvrelay::text
