@@ -35,12 +35,18 @@ class SequenceCache {
   std::byte* V(int index, int layer, int head) { return blocks_[index] + layout().VOffset(layer, head); }
 
   // Copies `positions` positions of one layer, all inside one block, from or to the position-major wire form:
-  // keys of each position in turn (all KV heads), then values likewise. REQUIRES: bytes.size() == positions * PositionBytes().
+  // keys of each position in turn (all KV heads), then values likewise. REQUIRES: bytes.size() == positions *
+  // PositionBytes().
   void CopyOut(int layer, int first_position, int positions, absl::Span<std::byte> bytes) const;
   void CopyIn(int layer, int first_position, int positions, absl::Span<const std::byte> bytes);
 
  private:
   SequenceCache(BlockPool* pool, int positions, std::vector<BlockId> ids);
+
+  // CHECKs the preconditions of both copies.
+  void CheckSpan(int layer, int first_position, int positions, size_t bytes) const;
+  template <bool kOut, typename Wire>
+  void Copy(int layer, int first_position, int positions, Wire* wire) const;
 
   BlockPool* const pool_;
   const int capacity_;

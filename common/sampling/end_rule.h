@@ -1,5 +1,5 @@
-// Whether a selected token ends its request: the one shared rule, a pure function of its arguments, so that prefill worker,
-// decode worker and router always agree.
+// Whether a selected token ends its request: the one shared rule, a pure function of its arguments, so that prefill
+// worker, decode worker and router always agree.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct EndRule {
   uint32_t min_tokens = 0;
 };
 
-// `selected`: tokens selected so far, this one included. End tokens before min_tokens were not selectable (BannedIds), so
-// the order is: EOS, stop token, length.
+// `selected`: tokens selected so far, this one included. End tokens before min_tokens were not selectable (BannedIds),
+// so the order is: EOS, stop token, length.
 EndReason EndsRequest(const EndRule& rule, uint32_t selected, int32_t token);
 
 // Ids that may not be selected as token number `index` (from 0): all end ids while index < min_tokens, else none.

@@ -1,0 +1,196 @@
+#include "common/sampling/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/kernels/math.h"
+#include "common/sampling/philox.h"
+
+namespace kvrelay::sampling {
+namespace {
+
+struct Candidate {
+  float logit;
+  int32_t id;
+};
+
+// The one order of candidates. It is total, so a partial selection gives the same prefix whatever the algorithm.
+bool Before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+bool IsFinite(float x) { return (std::bit_cast<uint32_t>(x) & 0x7f800000u) != 0x7f800000u; }
+
+absl::Status CheckFinite(absl::Span<const float> logits, uint64_t position) {
+  bool finite = true;
+  for (float logit : logits) finite &= IsFinite(logit);
+  if (finite) return absl::OkStatus();
+  const size_t id = std::find_if_not(logits.begin(), logits.end(), IsFinite) - logits.begin();
+  return absl::InternalError(
+      absl::StrCat("the logit of token ", id, " for position ", position, " is ", logits[id], ", not a finite number"));
+}
+
+// Calls visit(begin, end) for the runs of ids between banned ones, ascending.
+template <typename Visit>
+void ForAllowedRanges(size_t vocabulary, absl::Span<const int32_t> banned, Visit visit) {
+  std::vector<int32_t> sorted(banned.begin(), banned.end());
+  std::sort(sorted.begin(), sorted.end());
+  size_t begin = 0;
+  for (int32_t id : sorted) {
+    if (id < 0 || static_cast<size_t>(id) >= vocabulary || static_cast<size_t>(id) < begin) continue;
+    visit(begin, static_cast<size_t>(id));
+    begin = static_cast<size_t>(id) + 1;
+  }
+  visit(begin, vocabulary);
+}
+
+std::optional<Candidate> Greedy(absl::Span<const float> logits, absl::Span<const int32_t> banned) {
+  std::optional<Candidate> best;
+  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
+    if (begin == end) return;
+    Candidate range{logits[begin], static_cast<int32_t>(begin)};
+    for (size_t i = begin + 1; i < end; ++i)
+      if (logits[i] > range.logit) range = {logits[i], static_cast<int32_t>(i)};
+    if (!best || range.logit > best->logit) best = range;
+  });
+  return best;
+}
+
+// Candidates in order, sorted only as far as somebody reads: most draws end within the first few of 49,152.
+class Ordered {
+ public:
+  explicit Ordered(std::vector<Candidate> candidates) : all_(std::move(candidates)) {}
+
+  size_t size() const { return all_.size(); }
+  // Keeps the first `count`.
+  void Truncate(size_t count) {
+    if (count >= all_.size()) return;
+    std::nth_element(all_.begin() + sorted_, all_.begin() + count, all_.end(), Before);
+    all_.resize(count);
+  }
+  const Candidate& operator[](size_t i) {
+    while (i >= sorted_) SortMore();
+    return all_[i];
+  }
+
+ private:
+  void SortMore() {
+    const auto begin = all_.begin() + sorted_;
+    const size_t end = std::min(all_.size(), std::max<size_t>(64, 8 * sorted_));
+    if (end < all_.size()) std::nth_element(begin, all_.begin() + end, all_.end(), Before);
+    std::sort(begin, all_.begin() + end, Before);
+    sorted_ = end;
+  }
+
+  std::vector<Candidate> all_;
+  size_t sorted_ = 0;
+};
+
+// Weights are exp((logit - best) / temperature), so the best has weight 1 and min_p compares with it directly.
+class Weights {
+ public:
+  Weights(float best, float temperature) : best_(best), temperature_(temperature) {}
+  double operator()(const Candidate& c) const { return kernels::Exp((c.logit - best_) / temperature_); }
+
+ private:
+  const float best_;
+  const float temperature_;
+};
+
+int32_t Draw(std::vector<Candidate> candidates, float best, const SamplingParams& params, float uniform) {
+  const Weights weight(best, params.temperature);
+  // The mass that top_p is a share of. Summed in a fixed order: by id, or by rank where top_k has chosen.
+  double total = 0;
+  if (params.top_k == 0)
+    for (const Candidate& c : candidates) total += weight(c);
+  Ordered ordered(std::move(candidates));
+  if (params.top_k > 0) {
+    ordered.Truncate(params.top_k);
+    for (size_t i = 0; i < ordered.size(); ++i) total += weight(ordered[i]);
+  }
+
+  // Without a cut the walk below needs no kept prefix: its mass is the total.
+  size_t kept = ordered.size();
+  if (params.top_p < 1 || params.min_p > 0) {
+    const double enough = params.top_p < 1 ? params.top_p * total : std::numeric_limits<double>::infinity();
+    double sum = 0;
+    for (kept = 0; kept < ordered.size() && sum < enough; ++kept) {
+      const double w = weight(ordered[kept]);
+      if (w < params.min_p) break;
+      sum += w;
+    }
+    total = sum;
+  }
+
+  const double target = uniform * total;
+  double sum = 0;
+  for (size_t i = 0; i + 1 < kept; ++i) {
+    sum += weight(ordered[i]);
+    if (sum > target) return ordered[i].id;
+  }
+  return ordered[kept - 1].id;
+}
+
+std::optional<int32_t> Choose(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
+                              absl::Span<const int32_t> banned) {
+  const std::optional<Candidate> best = Greedy(logits, banned);
+  if (!best) return std::nullopt;
+  if (params.temperature == 0) return best->id;
+  std::vector<Candidate> candidates;
+  candidates.reserve(logits.size());
+  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) candidates.push_back({logits[i], static_cast<int32_t>(i)});
+  });
+  return Draw(std::move(candidates), best->logit, params, RandomUniform(params.seed, 0, position));
+}
+
+void AddLogprobs(absl::Span<const float> logits, int count, Selection* selection) {
+  const float best = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (float logit : logits) sum += kernels::Exp(logit - best);
+  const float log_sum = kernels::Log(static_cast<float>(sum));
+  const auto logprob = [&](float logit) { return (logit - best) - log_sum; };
+  selection->logprob = logprob(logits[selection->token]);
+
+  std::vector<Candidate> all(logits.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
+  const size_t kept = std::min<size_t>(count, all.size());
+  std::partial_sort(all.begin(), all.begin() + kept, all.end(), Before);
+  for (size_t i = 0; i < kept; ++i) selection->top.push_back({all[i].id, logprob(all[i].logit)});
+}
+
+}  // namespace
+
+absl::Status Validate(const SamplingParams& params) {
+  // Written so that NaN fails each of them.
+  if (!(params.temperature >= 0 && params.temperature <= 100))
+    return absl::InvalidArgumentError(absl::StrCat("temperature is ", params.temperature, "; it must be 0 to 100"));
+  if (!(params.top_p > 0 && params.top_p <= 1))
+    return absl::InvalidArgumentError(absl::StrCat("top_p is ", params.top_p, "; it must be above 0 and at most 1"));
+  if (!(params.min_p >= 0 && params.min_p <= 1))
+    return absl::InvalidArgumentError(absl::StrCat("min_p is ", params.min_p, "; it must be 0 to 1"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Selection> Select(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
+                                 absl::Span<const int32_t> banned, int logprobs) {
+  KV_RETURN_IF_ERROR(CheckFinite(logits, position));
+  const std::optional<int32_t> token = Choose(logits, params, position, banned);
+  if (!token)
+    return absl::InternalError(absl::StrCat("no token is selectable for position ", position, ": all ", logits.size(),
+                                            " of the vocabulary are banned"));
+  Selection selection{.token = *token, .logprob = 0, .top = {}};
+  if (logprobs > 0) AddLogprobs(logits, logprobs, &selection);
+  return selection;
+}
+
+float RandomUniform(uint64_t seed, uint32_t choice, uint64_t position) {
+  const std::array<uint32_t, 4> random =
+      Philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return static_cast<float>(random[0] >> 8) * 0x1p-24f;
+}
+
+}  // namespace kvrelay::sampling
