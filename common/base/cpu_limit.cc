@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -11,15 +12,15 @@ namespace kvrelay {
 namespace {
 
 // CPUs granted by a quota; infinity if there is none.
-double CgroupQuota() {
+double CgroupQuota(const std::string& cgroup) {
   double quota = -1, period = -1;
   std::string word;
-  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> word >> period) {
+  if (std::ifstream v2(cgroup + "/cpu.max"); v2 >> word >> period) {
     if (word == "max") return INFINITY;
     quota = std::atof(word.c_str());
   } else {
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
-    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+    std::ifstream(cgroup + "/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream(cgroup + "/cpu/cpu.cfs_period_us") >> period;
   }
   return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
@@ -28,8 +29,11 @@ double CgroupQuota() {
 
 int UsableCpus() {
   cpu_set_t set;
-  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(CgroupQuota()))));
+  return UsableCpus(sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, "/sys/fs/cgroup");
+}
+
+int UsableCpus(int allowed, const std::string& cgroup) {
+  return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(CgroupQuota(cgroup)))));
 }
 
 }  // namespace kvrelay

@@ -1,9 +1,14 @@
 // How many threads this process may keep busy.
 #pragma once
 
+#include <string>
+
 namespace kvrelay {
 
 // The smaller of the CPUs in the affinity mask and the cgroup (v1 or v2) CPU quota, rounded up; at least 1.
 int UsableCpus();
+
+// The same with both sources given: CPUs in the mask, and the directory where the cgroup file system is mounted.
+int UsableCpus(int allowed, const std::string& cgroup);
 
 }  // namespace kvrelay
