@@ -1,17 +1,15 @@
 // Reads a GGUF model file (versions 2 and 3): metadata and tensor table, every number checked against the file's size
-// before it is used. Nothing is trusted: a truncated or lying file gives INVALID_ARGUMENT naming the entry and the limit,
-// never a crash and never an allocation larger than the file.
+// before it is used. Nothing is trusted: a truncated or lying file gives INVALID_ARGUMENT naming the entry and the
+// limit, never a crash and never an allocation out of proportion to the file. Grammar and limits: gguf_parser.h.
 //
 // Immutable after Open; thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,7 +29,8 @@ struct TensorInfo {
 
 class GgufFile {
  public:
-  // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is not a sound GGUF file.
+  // NOT_FOUND or PERMISSION_DENIED if it cannot be opened, INVALID_ARGUMENT if it is not a sound GGUF file,
+  // UNIMPLEMENTED for another version or an element type that we do not compute with, DATA_LOSS if the disk fails.
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
 
@@ -52,7 +51,8 @@ class GgufFile {
   const std::vector<TensorInfo>& tensors() const;
   // NOT_FOUND if there is none.
   absl::StatusOr<const TensorInfo*> Find(std::string_view name) const;
-  // Reads bytes [offset, offset + out.size()) of the tensor. REQUIRES: the range lies inside it.
+  // Reads bytes [offset, offset + out.size()) of the tensor. REQUIRES: the range lies inside it. DATA_LOSS if the disk
+  // fails or the file was cut after Open.
   absl::Status Read(const TensorInfo& tensor, uint64_t offset, absl::Span<std::byte> out) const;
 
   // SHA-256 of the whole file, lower-case hex. Reads the file.

@@ -1,5 +1,6 @@
 #include "common/model_file/tensor_type.h"
 
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/model_file/types/type_table.h"
 
@@ -32,6 +33,10 @@ std::optional<TensorType> TensorTypeFromGguf(uint32_t number) {
 BlockShape BlockShapeOf(TensorType type) { return EntryOf(type).block; }
 
 std::string_view TensorTypeName(TensorType type) { return EntryOf(type).name; }
+
+std::string TensorTypeNames() {
+  return absl::StrJoin(kEntries, ", ", [](std::string* out, const TypeEntry* entry) { out->append(entry->name); });
+}
 
 size_t RowBytes(TensorType type, size_t elements) {
   const BlockShape block = EntryOf(type).block;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/types/span.h"
@@ -23,11 +24,13 @@ struct BlockShape {
 std::optional<TensorType> TensorTypeFromGguf(uint32_t number);
 BlockShape BlockShapeOf(TensorType type);
 std::string_view TensorTypeName(TensorType type);  // "Q4_1"
+std::string TensorTypeNames();                     // all of them, for messages: "F32, F16, ..."
 
 // Bytes of a row of `elements`. REQUIRES: a multiple of the block.
 size_t RowBytes(TensorType type, size_t elements);
 
-// The exact f32 value of each element. Q4_1: fma(q, d, m) rounded once. REQUIRES: row.size() == RowBytes(type, out.size()).
+// The exact f32 value of each element. Q4_1: fma(q, d, m) rounded once. REQUIRES: row.size() == RowBytes(type,
+// out.size()).
 void DequantizeRow(TensorType type, absl::Span<const std::byte> row, absl::Span<float> out);
 
 }  // namespace kvrelay::model_file
