@@ -1,0 +1,92 @@
+#include "tests/testing/gguf_writer.h"
+
+#include <fstream>
+#include <utility>
+
+namespace kvrelay::testing {
+namespace {
+
+template <typename T>
+void Append(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void Pad(std::string& out, uint64_t alignment) {
+  while (out.size() % alignment != 0) out.push_back('\0');
+}
+
+}  // namespace
+
+std::string GgufString(std::string_view text) {
+  std::string out;
+  Append<uint64_t>(out, text.size());
+  return out.append(text);
+}
+
+void GgufWriter::AddString(const std::string& key, const std::string& value) {
+  AddRaw(key, static_cast<uint32_t>(model_file::ValueType::kString), GgufString(value));
+}
+
+void GgufWriter::AddStrings(const std::string& key, const std::vector<std::string>& values) {
+  std::string bytes;
+  for (const std::string& value : values) bytes += GgufString(value);
+  AddRawArray(key, static_cast<uint32_t>(model_file::ValueType::kString), values.size(), bytes);
+}
+
+void GgufWriter::AddRaw(const std::string& key, uint32_t type, const std::string& value_bytes) {
+  pairs_ += GgufString(key);
+  Append(pairs_, type);
+  pairs_ += value_bytes;
+  ++key_count_;
+}
+
+void GgufWriter::AddRawArray(const std::string& key, uint32_t element_type, uint64_t count, const std::string& bytes) {
+  std::string value;
+  Append(value, element_type);
+  Append(value, count);
+  AddRaw(key, static_cast<uint32_t>(model_file::ValueType::kArray), value + bytes);
+}
+
+void GgufWriter::AddTensor(const std::string& name, model_file::TensorType type, const std::vector<uint64_t>& dims,
+                           std::string data, const TensorLies& lies) {
+  tensors_.push_back({name, static_cast<uint32_t>(type), dims, std::move(data), lies});
+}
+
+std::string GgufWriter::Head() const {
+  std::string out = lies_.magic;
+  Append(out, lies_.version);
+  Append<uint64_t>(out, lies_.tensor_count.value_or(tensors_.size()));
+  Append<uint64_t>(out, lies_.key_count.value_or(key_count_));
+  out += pairs_;
+  uint64_t offset = 0;
+  for (const Tensor& tensor : tensors_) {
+    const std::vector<uint64_t>& dims = tensor.lies.dims ? *tensor.lies.dims : tensor.dims;
+    out += GgufString(tensor.name);
+    Append<uint32_t>(out, tensor.lies.dim_count.value_or(dims.size()));
+    for (const uint64_t dim : dims) Append(out, dim);
+    Append<uint32_t>(out, tensor.lies.type.value_or(tensor.type));
+    Append<uint64_t>(out, tensor.lies.offset.value_or(offset));
+    offset += (tensor.data.size() + alignment_ - 1) / alignment_ * alignment_;
+  }
+  Pad(out, alignment_);
+  return out;
+}
+
+std::string GgufWriter::Bytes() const {
+  std::string out = Head();
+  for (const Tensor& tensor : tensors_) {
+    out += tensor.data;
+    Pad(out, alignment_);
+  }
+  return out;
+}
+
+bool GgufWriter::WriteTo(const std::string& path) const {
+  const std::string bytes = Bytes();
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  return file.good();
+}
+
+}  // namespace kvrelay::testing
