@@ -7,8 +7,8 @@ namespace kvrelay::internal {
 }  // namespace kvrelay::internal
 
 // CHECK(condition, "what it means"): always compiled in.
-#define KV_CHECK(condition, detail) \
-  do {                              \
-    if (!(condition)) [[unlikely]]  \
+#define KV_CHECK(condition, detail)                                             \
+  do {                                                                          \
+    if (!(condition)) [[unlikely]]                                              \
       ::kvrelay::internal::CheckFailed(__FILE__, __LINE__, #condition, detail); \
   } while (false)

@@ -9,9 +9,7 @@ namespace {
 
 class RealClock final : public Clock {
  public:
-  absl::Duration Now() const override {
-    return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-  }
+  absl::Duration Now() const override { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
   int64_t UnixNanos() const override { return absl::GetCurrentTimeNanos(); }
 };
 

@@ -1,5 +1,5 @@
-// The only door to time. Everything that waits or measures takes a Clock by constructor, so that tests and the simulator
-// can bring their own. Thread-safe.
+// The only door to time. Everything that waits or measures takes a Clock by constructor, so that tests and the
+// simulator can bring their own. Thread-safe.
 #pragma once
 
 #include <cstdint>

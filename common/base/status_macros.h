@@ -4,8 +4,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define KV_RETURN_IF_ERROR(expression)                          \
-  do {                                                          \
+#define KV_RETURN_IF_ERROR(expression)                                               \
+  do {                                                                               \
     if (absl::Status kv_status_ = (expression); !kv_status_.ok()) return kv_status_; \
   } while (false)
 

@@ -1,5 +1,5 @@
-// Runs many sessions through one model: one compute loop owns all model state; other threads only enqueue. Each step takes rows
-// from all live sessions, prompt chunks and single tokens alike, and is bounded by a time budget.
+// Runs many sessions through one model: one compute loop owns all model state; other threads only enqueue. Each step
+// takes rows from all live sessions, prompt chunks and single tokens alike, and is bounded by a time budget.
 //
 // Thread-safe. Listener methods run on the compute thread.
 #pragma once
@@ -16,13 +16,13 @@
 namespace kvrelay::engine {
 
 struct EngineOptions {
-  int threads = 1;                                  // compute threads, the loop's own included; >= 1
-  int kv_blocks = 1;                                // KV pool, in blocks of 64 positions
+  int threads = 1;    // compute threads, the loop's own included; >= 1
+  int kv_blocks = 1;  // KV pool, in blocks of 64 positions
   kv::KvType kv_type = kv::KvType::kF16;
-  int context_length = 0;                           // longest prompt + max_tokens; 0: the model's
-  int prefill_chunk = 512;                          // most prompt rows of one session in one step; >= 1
+  int context_length = 0;                                // longest prompt + max_tokens; 0: the model's
+  int prefill_chunk = 512;                               // most prompt rows of one session in one step; >= 1
   absl::Duration step_budget = absl::Milliseconds(200);  // aim for the duration of a step that mixes prompts and tokens
-  int max_sessions = 256;                           // reserved or running; more are refused
+  int max_sessions = 256;                                // reserved or running; more are refused
 };
 
 struct EngineLoad {
@@ -40,14 +40,16 @@ class Engine {
   // `model` and `clock` must outlive the engine. RESOURCE_EXHAUSTED if the KV pool does not fit into memory.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const model::Model* model, const EngineOptions& options,
                                                         const Clock* clock);
-  virtual ~Engine() = default;  // stops all sessions and the loop
+  // Stops all sessions and the loop. Sessions must be gone before: their owners are.
+  virtual ~Engine() = default;
 
-  // Validates the spec (INVALID_ARGUMENT) and takes room for prompt + max_tokens at once, all or nothing, without waiting
-  // (RESOURCE_EXHAUSTED). With source kReceived the caller may write to the cache until Start.
+  // Validates the spec (INVALID_ARGUMENT) and takes room for prompt + max_tokens at once, all or nothing, without
+  // waiting (RESOURCE_EXHAUSTED). With source kReceived the caller may write to the cache until Start.
   virtual absl::StatusOr<std::shared_ptr<Session>> Reserve(SessionSpec spec) = 0;
   // Hands the session to the loop. REQUIRES: once per session.
   virtual void Start(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener) = 0;
-  // Ends a started session within one step: OnEnded(reason OK: `reason`, or CANCELLED if kNone). Harmless if it has ended.
+  // Ends a started session within one step: OnEnded(reason OK: `reason`, or CANCELLED if kNone). Harmless if it has
+  // ended.
   virtual void Stop(const std::shared_ptr<Session>& session, sampling::EndReason reason) = 0;
 
   virtual EngineLoad Load() const = 0;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/kv/sequence_cache.h"
 #include "common/sampling/end_rule.h"
 #include "common/sampling/sampler.h"
@@ -16,7 +17,7 @@ namespace kvrelay::engine {
 
 // Counts of one worker for one request: kv_ready = reused + received + computed - discarded, CHECKed after each step.
 struct PositionCounts {
-  uint64_t computed = 0;    // counted in Forward
+  uint64_t computed = 0;  // counted in Forward
   uint32_t reused = 0;
   uint32_t received = 0;    // counted by the receiver
   uint32_t shipped = 0;     // set by the sender from the receipt
@@ -33,9 +34,10 @@ struct RunRecord {
   uint32_t recomputed = 0;
   uint32_t appended = 0;
   uint32_t positions_read = 0;
-  uint64_t attention_pairs = 0;  // per layer and head
-  absl::Duration start;          // since the session was reserved
-  absl::Duration duration;
+  uint64_t attention_pairs = 0;                 // per layer and head
+  uint32_t rows_in_step_max = 0;                // most rows, of all sessions, in one of its steps
+  absl::Duration start = absl::ZeroDuration();  // since the session was reserved
+  absl::Duration duration = absl::ZeroDuration();
 };
 
 struct SelectedToken {
@@ -53,27 +55,31 @@ struct SessionSpec {
   std::vector<int32_t> tokens;  // prompt, then history
   uint32_t prompt_length = 0;   // 1..tokens.size()
   sampling::SamplingParams sampling;
-  sampling::EndRule end_rule;   // max_tokens counts history
+  sampling::EndRule end_rule;  // max_tokens counts history
   int logprobs = 0;
   KvSource source = KvSource::kComputed;
   bool stop_after_first = false;  // a prefill: one selection, then the end
 };
 
-// Told about one session, on the compute thread, in order. Must not block and must not call the engine's waiting methods.
+// Told about one session, on the compute thread, in order. Must not block and must not call the engine's waiting
+// methods.
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
   // The loop lives: at least every 500 ms from Start to OnEnded. `queued`: no step was made yet.
   virtual void OnBeat(uint64_t beat, bool queued, uint32_t computed) {}
-  // Layer `layer` of input positions [first, end) is computed and stored in the cache. `last_chunk`: these are the last of the prompt.
+  // Layer `layer` of input positions [first, end) is computed and stored in the cache. `last_chunk`: these are the last
+  // of the prompt.
   virtual void OnLayer(int layer, int first, int end, bool last_chunk) {}
+  // Raw logits [vocabulary] from which the next token is about to be chosen; valid during the call.
+  virtual void OnLogits(absl::Span<const float> logits) {}
   virtual void OnSelected(const SelectedToken& token) = 0;
   // Last call. OK with the reason, or the error (CANCELLED after Stop). The engine has let go of the cache.
   virtual void OnEnded(const absl::Status& status, sampling::EndReason reason, const PositionCounts& counts) = 0;
 };
 
-// One request in one engine. Made by Engine::Reserve, shared with the RPC that owns the reservation; its KV blocks are free when
-// the last of both lets go.
+// One request in one engine. Made by Engine::Reserve, shared with the RPC that owns the reservation; its KV blocks are
+// free when the last of both lets go.
 class Session {
  public:
   Session(SessionSpec spec, std::shared_ptr<kv::SequenceCache> cache, absl::Duration reserved_at)
@@ -83,7 +89,8 @@ class Session {
   const std::shared_ptr<kv::SequenceCache>& cache() const { return cache_; }
   absl::Duration reserved_at() const { return reserved_at_; }
 
-  // For KvSource::kReceived, before Start: the receiver has published the KV of all of spec.tokens, and `selected` follow them.
+  // For KvSource::kReceived, before Start: the receiver has published the KV of all of spec.tokens, and `selected`
+  // follow them.
   void SetReceived(std::vector<int32_t> selected) { received_selected_ = std::move(selected); }
   const std::vector<int32_t>& received_selected() const { return received_selected_; }
 

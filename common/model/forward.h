@@ -1,5 +1,6 @@
-// The forward pass: rows of many sequences at once, prompt chunks and single tokens alike, by the numerics contract. What a row
-// gives depends on its sequence's cache and position alone, never on the other rows, the chunking or the number of threads.
+// The forward pass: rows of many sequences at once, prompt chunks and single tokens alike, by the numerics contract.
+// What a row gives depends on its sequence's cache and position alone, never on the other rows, the chunking or the
+// number of threads.
 //
 // Not thread-safe: one compute loop owns it.
 #pragma once
@@ -19,12 +20,13 @@ namespace kvrelay::model {
 
 // Consecutive input positions of one sequence.
 struct Chunk {
-  kv::SequenceCache* cache;           // holds positions 0..first_position-1; receives these
-  absl::Span<const int32_t> tokens;   // inputs at first_position, first_position + 1, ...; not empty
+  kv::SequenceCache* cache;          // holds positions 0..first_position-1; receives these
+  absl::Span<const int32_t> tokens;  // inputs at first_position, first_position + 1, ...; not empty
   int first_position;
-  bool wants_logits;                  // of the last row
+  bool wants_logits;  // of the last row
 
-  // Filled by Run. `error` is set if a key, value or logit of this chunk is not finite; the other chunks are unaffected.
+  // Filled by Run. `error` is INTERNAL, naming layer and position, if a key or value of this chunk is not finite; the
+  // other chunks are unaffected. (Logits are checked where a token is chosen.)
   absl::Status error;
   uint32_t computed = 0;         // positions computed
   uint32_t appended = 0;         // positions written to the cache
@@ -34,15 +36,16 @@ struct Chunk {
 
 class Forward {
  public:
-  // Workspace for up to `max_rows` rows in a step and `max_logits` chunks that want logits.
-  static absl::StatusOr<std::unique_ptr<Forward>> Create(const Model* model, ThreadPool* pool, int max_rows, int max_logits,
-                                                         int max_positions);
+  // Workspace for up to `max_rows` rows in a step, `max_logits` chunks that want logits and `max_positions` positions
+  // in a sequence. `model` and `pool` must outlive it.
+  static absl::StatusOr<std::unique_ptr<Forward>> Create(const Model* model, ThreadPool* pool, int max_rows,
+                                                         int max_logits, int max_positions);
 
-  // Called after each layer, on the calling thread, when all chunks' keys and values of that layer are in the caches.
+  // Called in each layer, on the calling thread, when all chunks' keys and values of that layer are in the caches.
   using LayerDone = std::function<void(int layer)>;
 
-  // Runs all chunks. REQUIRES: the sum of their rows <= max_rows; caches have capacity; one chunk per cache. Publishes the new
-  // positions in each cache whose chunk had no error.
+  // Runs all chunks. REQUIRES: the sum of their rows <= max_rows; caches have capacity; one chunk per cache. Publishes
+  // the new positions in each cache whose chunk had no error.
   void Run(absl::Span<Chunk> chunks, const LayerDone& layer_done);
 
   // Logits [vocabulary] of chunk number `index` of the last Run. REQUIRES: it wanted them and has no error.

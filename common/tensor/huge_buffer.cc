@@ -51,7 +51,8 @@ absl::StatusOr<HugeBuffer> HugeBuffer::Allocate(size_t bytes) {
   if (bytes == 0) return buffer;
   const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   // One alignment more than needed; the ends that stick out are given back.
-  void* mapped = mmap(nullptr, size + kAlignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, size + kAlignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return absl::ResourceExhaustedError(absl::StrCat("cannot map ", size >> 20, " MiB"));
   auto* start = static_cast<std::byte*>(mapped);
   const size_t head = (kAlignment - reinterpret_cast<uintptr_t>(start) % kAlignment) % kAlignment;

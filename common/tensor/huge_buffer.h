@@ -1,5 +1,5 @@
-// Anonymous memory on 2 MiB pages, zeroed. Decode reads all weights once per token; on 4 KiB pages a core reads about half
-// as fast as on 2 MiB pages, so weights and KV live here.
+// Anonymous memory on 2 MiB pages, zeroed. Decode reads all weights once per token; on 4 KiB pages a core reads about
+// half as fast as on 2 MiB pages, so weights and KV live here.
 //
 // A HugeBuffer owns its memory and can be moved. Not thread-safe beyond what plain memory is.
 #pragma once

@@ -1,0 +1,276 @@
+#include "common/engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <list>
+#include <optional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/engine/live_session.h"
+#include "common/engine/step_plan.h"
+#include "common/engine/validate.h"
+
+namespace kvrelay::engine {
+namespace {
+
+// Bits change with this number: raise it whenever the numerics contract changes.
+constexpr int kNumericsVersion = 1;
+constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
+// A prompt advances at least this much per step, whatever the budget says.
+constexpr int kLeastPromptRows = 16;
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const model::Model* model, const EngineOptions& options, const Clock* clock,
+             std::unique_ptr<kv::BlockPool> pool)
+      : model_(*model),
+        options_(options),
+        clock_(*clock),
+        numerics_id_(absl::StrCat(kNumericsVersion, "-", model->weight_format(), "-",
+                                  std::string(kv::KvTypeName(options.kv_type)), "-",
+                                  std::string(kernels::MatmulBackendName(model->backend())))),
+        pool_(std::move(pool)),
+        threads_(options.threads) {}
+
+  absl::Status Init() {
+    // One more row than sessions, so that a prompt always finds room beside all streams.
+    KV_ASSIGN_OR_RETURN(forward_,
+                        model::Forward::Create(&model_, &threads_, options_.prefill_chunk + options_.max_sessions,
+                                               options_.max_sessions, options_.context_length));
+    loop_ = std::thread([this] { Loop(); });
+    return absl::OkStatus();
+  }
+
+  ~EngineImpl() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+    }
+    if (loop_.joinable()) loop_.join();
+  }
+
+  absl::StatusOr<std::shared_ptr<Session>> Reserve(SessionSpec spec) override {
+    KV_RETURN_IF_ERROR(ValidateSpec(spec, model_.config().vocabulary, options_.context_length));
+    if (sessions_.fetch_add(1) >= options_.max_sessions) {
+      sessions_.fetch_sub(1);
+      return absl::ResourceExhaustedError(
+          absl::StrCat("all ", options_.max_sessions, " sessions are taken; try again later"));
+    }
+    auto cache = kv::SequenceCache::Reserve(pool_.get(), PositionsNeeded(spec));
+    if (!cache.ok()) {
+      sessions_.fetch_sub(1);
+      return cache.status();
+    }
+    return std::shared_ptr<Session>(new Session(std::move(spec), *std::move(cache), clock_.Now()),
+                                    [this](Session* session) {
+                                      delete session;
+                                      sessions_.fetch_sub(1);
+                                    });
+  }
+
+  void Start(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener) override {
+    absl::MutexLock lock(&mutex_);
+    commands_.push_back({std::move(session), std::move(listener), sampling::EndReason::kNone});
+  }
+
+  void Stop(const std::shared_ptr<Session>& session, sampling::EndReason reason) override {
+    absl::MutexLock lock(&mutex_);
+    commands_.push_back({session, nullptr, reason});
+  }
+
+  EngineLoad Load() const override {
+    return {.beat = beat_.load(std::memory_order_relaxed),
+            .steps = steps_.load(std::memory_order_relaxed),
+            .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
+            .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced()),
+            .active_sessions = static_cast<uint32_t>(sessions_.load(std::memory_order_relaxed)),
+            .queued_sessions = queued_.load(std::memory_order_relaxed),
+            .pending_prompt_tokens = pending_.load(std::memory_order_relaxed)};
+  }
+  int context_length() const override { return options_.context_length; }
+  const std::string& numerics_id() const override { return numerics_id_; }
+  const kv::KvLayout& kv_layout() const override { return pool_->layout(); }
+  const model::Model& model() const override { return model_; }
+
+ private:
+  struct Command {
+    std::shared_ptr<Session> session;
+    std::shared_ptr<SessionListener> listener;  // null: stop
+    sampling::EndReason reason;
+  };
+
+  void Loop() {
+    while (TakeCommands()) {
+      Beat();
+      if (!live_.empty()) Step();
+    }
+    while (!live_.empty())
+      End(live_.begin(), absl::UnavailableError("the worker is stopping"), sampling::EndReason::kNone);
+  }
+
+  // Waits for work when idle. False when the engine stops.
+  bool TakeCommands() {
+    std::deque<Command> commands;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (live_.empty()) mutex_.AwaitWithTimeout(absl::Condition(this, &EngineImpl::HasWork), kBeatInterval);
+      if (stopping_) return false;
+      commands.swap(commands_);
+    }
+    for (Command& command : commands) {
+      if (command.listener != nullptr) {
+        live_.push_back(LiveSession(std::move(command.session), std::move(command.listener)));
+        continue;
+      }
+      const auto it = std::find_if(live_.begin(), live_.end(),
+                                   [&](const LiveSession& l) { return &l.session() == command.session.get(); });
+      if (it == live_.end()) continue;
+      const bool cancelled = command.reason == sampling::EndReason::kNone;
+      command.session.reset();  // the owner's reference shall be the last one when it is told
+      End(it, cancelled ? absl::CancelledError("stopped by the owner") : absl::OkStatus(), command.reason);
+    }
+    return true;
+  }
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !commands_.empty(); }
+
+  void End(std::list<LiveSession>::iterator it, const absl::Status& status, sampling::EndReason reason) {
+    std::list<LiveSession> ended;
+    ended.splice(ended.begin(), live_, it);
+    const PositionCounts counts = ended.front().counts();
+    const std::shared_ptr<SessionListener> listener = ended.front().shared_listener();
+    ended.clear();
+    listener->OnEnded(status, reason, counts);
+  }
+
+  // Tells that the loop lives, at most every kBeatInterval.
+  void Beat() {
+    const absl::Duration now = clock_.Now();
+    if (now - last_beat_ < kBeatInterval) return;
+    last_beat_ = now;
+    const uint64_t beat = beat_.fetch_add(1, std::memory_order_relaxed) + 1;
+    uint32_t queued = 0;
+    uint64_t pending = 0;
+    for (LiveSession& live : live_) {
+      queued += live.queued();
+      if (live.InPrompt()) pending += live.PendingRows();
+      live.listener().OnBeat(beat, live.queued(), static_cast<uint32_t>(live.counts().computed));
+    }
+    queued_.store(queued, std::memory_order_relaxed);
+    pending_.store(pending, std::memory_order_relaxed);
+  }
+
+  // Rows that prompts may take in this step: bounded by the time budget only while streams are waiting for their next
+  // token.
+  StepLimits Limits(absl::Span<const int> pending) const {
+    const bool streams = std::find(pending.begin(), pending.end(), 1) != pending.end();
+    const int rows = streams ? PromptRowsForBudget(absl::ToDoubleSeconds(options_.step_budget), row_cost_s_,
+                                                   options_.prefill_chunk, kLeastPromptRows)
+                             : options_.prefill_chunk;
+    return {.max_rows = options_.prefill_chunk + options_.max_sessions, .prompt_rows = rows};
+  }
+
+  void Step() {
+    std::vector<int> pending;
+    for (const LiveSession& live : live_) pending.push_back(live.PendingRows());
+    const std::vector<int> rows = PlanStep(pending, Limits(pending));
+    const absl::Duration began = clock_.Now();
+    int total = 0;
+    for (int r : rows) total += r;
+    chunks_.clear();
+    in_step_.clear();
+    auto it = live_.begin();
+    for (size_t i = 0; i < rows.size(); ++i, ++it) {
+      if (rows[i] == 0) continue;
+      it->BeginStep(began, total);
+      chunks_.push_back(it->MakeChunk(rows[i]));
+      in_step_.push_back(it);
+    }
+    forward_->Run(absl::MakeSpan(chunks_), [this](int layer) { LayerDone(layer); });
+    steps_.fetch_add(1, std::memory_order_relaxed);
+    const absl::Duration now = clock_.Now();
+    if (total >= kLeastPromptRows) {
+      const double cost = absl::ToDoubleSeconds(now - began) / total;
+      row_cost_s_ = row_cost_s_ == 0 ? cost : 0.8 * row_cost_s_ + 0.2 * cost;
+    }
+    for (size_t i = 0; i < chunks_.size(); ++i) FinishChunk(static_cast<int>(i), now);
+  }
+
+  // Keys and values of a layer are in the caches: prompts that are being shipped are told at once.
+  void LayerDone(int layer) {
+    for (size_t i = 0; i < chunks_.size(); ++i) {
+      const model::Chunk& chunk = chunks_[i];
+      const int end = chunk.first_position + static_cast<int>(chunk.tokens.size());
+      in_step_[i]->listener().OnLayer(layer, chunk.first_position, end, chunk.wants_logits);
+    }
+    Beat();
+  }
+
+  void FinishChunk(int index, absl::Duration now) {
+    const auto live = in_step_[index];
+    const model::Chunk& chunk = chunks_[index];
+    live->Count(chunk);
+    if (!chunk.error.ok()) return End(live, chunk.error, sampling::EndReason::kNone);
+    if (!chunk.wants_logits) return;
+    live->listener().OnLogits(forward_->Logits(index));
+    absl::StatusOr<SelectedToken> token = live->Select(forward_->Logits(index), now);
+    if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
+    const sampling::EndReason end = token->end;
+    live->listener().OnSelected(*token);
+    if (end != sampling::EndReason::kNone || live->session().spec().stop_after_first) End(live, absl::OkStatus(), end);
+  }
+
+  const model::Model& model_;
+  const EngineOptions options_;
+  const Clock& clock_;
+  const std::string numerics_id_;
+  const std::unique_ptr<kv::BlockPool> pool_;
+  std::atomic<int> sessions_ = 0;
+
+  absl::Mutex mutex_;
+  std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Of the compute loop alone.
+  model::ThreadPool threads_;
+  std::unique_ptr<model::Forward> forward_;
+  std::list<LiveSession> live_;  // in order of arrival
+  std::vector<model::Chunk> chunks_;
+  std::vector<std::list<LiveSession>::iterator> in_step_;
+  double row_cost_s_ = 0;
+  absl::Duration last_beat_ = -absl::InfiniteDuration();
+
+  // Written by the loop, read by anyone.
+  std::atomic<uint64_t> beat_ = 0, steps_ = 0, pending_ = 0;
+  std::atomic<uint32_t> queued_ = 0;
+
+  std::thread loop_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Model* model, const EngineOptions& options,
+                                                       const Clock* clock) {
+  const model::ModelConfig& c = model->config();
+  EngineOptions checked = options;
+  if (checked.context_length == 0) checked.context_length = c.context_length;
+  if (checked.context_length < 0 || checked.context_length > c.context_length)
+    return absl::InvalidArgumentError(
+        absl::StrCat("context length ", options.context_length, " is outside 1 to the model's ", c.context_length));
+  if (checked.threads < 1 || checked.threads > 1024 || checked.prefill_chunk < 1 || checked.prefill_chunk > 65536 ||
+      checked.max_sessions < 1 || checked.max_sessions > 65536 || checked.kv_blocks < 1)
+    return absl::InvalidArgumentError("threads, prefill chunk, sessions or KV blocks are out of range");
+  const kv::KvLayout layout{
+      .layers = c.layers, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .type = checked.kv_type};
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<kv::BlockPool> pool, kv::BlockPool::Create(layout, checked.kv_blocks));
+  auto engine = std::make_unique<EngineImpl>(model, checked, clock, std::move(pool));
+  KV_RETURN_IF_ERROR(engine->Init());
+  return engine;
+}
+
+}  // namespace kvrelay::engine

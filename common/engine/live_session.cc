@@ -1,0 +1,89 @@
+#include "common/engine/live_session.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace kvrelay::engine {
+
+LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener)
+    : session_(std::move(session)), listener_(std::move(listener)), history_(session_->spec().tokens) {
+  const SessionSpec& spec = session_->spec();
+  const auto ready = static_cast<uint32_t>(session_->cache()->kv_ready());
+  if (spec.source == KvSource::kReceived) {
+    KV_CHECK(ready == spec.tokens.size(), "a received session has the KV of all its tokens");
+    KV_CHECK(!session_->received_selected().empty(), "a received session has its next input");
+    history_.insert(history_.end(), session_->received_selected().begin(), session_->received_selected().end());
+    counts_.received = ready;
+  } else {
+    KV_CHECK(ready == 0, "nothing is computed before the start");
+  }
+  counts_.kv_ready = ready;
+  run_.first_position = ready;
+}
+
+model::Chunk LiveSession::MakeChunk(int rows) const {
+  const int first = session_->cache()->kv_ready();
+  return {.cache = session_->cache().get(),
+          .tokens = absl::MakeConstSpan(history_).subspan(first, rows),
+          .first_position = first,
+          .wants_logits = first + rows == static_cast<int>(history_.size()),
+          .error = absl::OkStatus()};
+}
+
+void LiveSession::BeginStep(absl::Duration now, int step_rows) {
+  queued_ = false;
+  if (!run_started_) {
+    run_started_ = true;
+    run_began_ = now;
+    run_.start = now - session_->reserved_at();
+  }
+  run_.rows_in_step_max = std::max(run_.rows_in_step_max, static_cast<uint32_t>(step_rows));
+}
+
+void LiveSession::Count(const model::Chunk& chunk) {
+  const uint32_t first = chunk.first_position, end = first + chunk.computed;
+  const uint32_t again = std::min(end, computed_before_) - std::min(first, computed_before_);
+  counts_.computed += chunk.computed;
+  counts_.recomputed += again;
+  counts_.kv_ready += chunk.appended;
+  run_.end_position = end;
+  run_.computed += chunk.computed - again;
+  run_.recomputed += again;
+  run_.appended += chunk.appended;
+  run_.positions_read = std::max(run_.positions_read, chunk.positions_read);
+  run_.attention_pairs += chunk.attention_pairs;
+}
+
+absl::StatusOr<SelectedToken> LiveSession::Select(absl::Span<const float> logits, absl::Duration now) {
+  const SessionSpec& spec = session_->spec();
+  const auto index = static_cast<uint32_t>(history_.size() - spec.prompt_length);
+  KV_ASSIGN_OR_RETURN(sampling::Selection selection,
+                      sampling::Select(logits, spec.sampling, history_.size(),
+                                       sampling::BannedIds(spec.end_rule, index), spec.logprobs));
+  computed_before_ = std::max(computed_before_, run_.end_position);
+  history_.push_back(selection.token);
+  if (spec.source == KvSource::kNoCache) {
+    counts_.discarded += counts_.kv_ready;
+    counts_.kv_ready = 0;
+    session_->cache()->Clear();
+  }
+  KV_CHECK(counts_.kv_ready == counts_.reused + counts_.received + counts_.computed - counts_.discarded,
+           "every position is accounted for");
+  KV_CHECK(static_cast<int>(counts_.kv_ready) == session_->cache()->kv_ready(), "the cache holds what is counted");
+  KV_CHECK(spec.source == KvSource::kNoCache || history_.size() - counts_.kv_ready == 1,
+           "the token selected last is the only one without KV");
+  run_.duration = now - run_began_;
+  SelectedToken token{.index = index,
+                      .selection = std::move(selection),
+                      .end = sampling::EndsRequest(spec.end_rule, index + 1, history_.back()),
+                      .counts = counts_,
+                      .run = run_};
+  run_ = RunRecord();
+  run_.first_position = counts_.kv_ready;
+  run_started_ = false;
+  return token;
+}
+
+}  // namespace kvrelay::engine

@@ -1,0 +1,47 @@
+// A session inside the compute loop: its history, where it stands, and its counts. Owned by the loop alone.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/engine/session.h"
+#include "common/model/forward.h"
+
+namespace kvrelay::engine {
+
+class LiveSession {
+ public:
+  LiveSession(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener);
+
+  const Session& session() const { return *session_; }
+  SessionListener& listener() { return *listener_; }
+  const std::shared_ptr<SessionListener>& shared_listener() const { return listener_; }
+  const PositionCounts& counts() const { return counts_; }
+  bool queued() const { return queued_; }
+  // Input positions that the current run still has to compute; at least 1.
+  int PendingRows() const { return static_cast<int>(history_.size()) - session_->cache()->kv_ready(); }
+  bool InPrompt() const { return PendingRows() > 1 || queued_; }
+
+  // The next `rows` inputs. REQUIRES: 1 <= rows <= PendingRows().
+  model::Chunk MakeChunk(int rows) const;
+  // Notes the beginning of a step with `step_rows` rows in all.
+  void BeginStep(absl::Duration now, int step_rows);
+  // Takes over what Forward counted.
+  void Count(const model::Chunk& chunk);
+  // Ends the run: chooses the next token from logits, extends the history, and accounts for it.
+  absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now);
+
+ private:
+  const std::shared_ptr<Session> session_;
+  const std::shared_ptr<SessionListener> listener_;
+  std::vector<int32_t> history_;  // prompt and all selected tokens
+  PositionCounts counts_;
+  RunRecord run_;
+  absl::Duration run_began_;  // clock time; run_.start counts from the reservation
+  bool run_started_ = false;
+  bool queued_ = true;
+  uint32_t computed_before_ = 0;  // positions below this were computed by an earlier run
+};
+
+}  // namespace kvrelay::engine

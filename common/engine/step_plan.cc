@@ -1,0 +1,27 @@
+#include "common/engine/step_plan.h"
+
+#include <algorithm>
+
+namespace kvrelay::engine {
+
+std::vector<int> PlanStep(absl::Span<const int> pending, const StepLimits& limits) {
+  std::vector<int> rows(pending.size(), 0);
+  int left = limits.max_rows;
+  for (size_t i = 0; i < pending.size(); ++i)
+    if (pending[i] == 1 && left > 0) rows[i] = 1, --left;
+  int prompt_left = std::min(limits.prompt_rows, left);
+  for (size_t i = 0; i < pending.size() && prompt_left > 0; ++i) {
+    if (pending[i] <= 1) continue;
+    rows[i] = std::min(pending[i], prompt_left);
+    prompt_left -= rows[i];
+  }
+  return rows;
+}
+
+int PromptRowsForBudget(double budget_s, double row_cost_s, int chunk, int least) {
+  if (row_cost_s <= 0) return chunk;
+  const double fit = budget_s / row_cost_s;
+  return fit >= chunk ? chunk : std::max(std::min(least, chunk), static_cast<int>(fit));
+}
+
+}  // namespace kvrelay::engine

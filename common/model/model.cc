@@ -1,0 +1,157 @@
+#include "common/model/model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
+#include "common/model/rope_table.h"
+
+namespace kvrelay::model {
+
+using kernels::kUnitRows;
+using kernels::Matrix;
+using model_file::GgufFile;
+using model_file::TensorInfo;
+using model_file::TensorType;
+
+// Two passes over the same list of tensors: the first checks shapes and adds up sizes, the second reads and packs into
+// one buffer. Source bytes go through a buffer of one unit, so a file is never held twice.
+class ModelLoader {
+ public:
+  ModelLoader(const GgufFile& file, Model* model) : file_(file), model_(*model) {}
+
+  absl::Status Load() {
+    KV_RETURN_IF_ERROR(PlanAll());
+    size_t total = 0;
+    for (const Item& item : items_) total += item.bytes;
+    KV_ASSIGN_OR_RETURN(model_.memory_, HugeBuffer::Allocate(total));
+    std::byte* next = model_.memory_.data();
+    for (const Item& item : items_) {
+      KV_RETURN_IF_ERROR(item.matrix != nullptr ? ReadMatrix(item, next) : ReadVector(item, next));
+      next += item.bytes;
+    }
+    if (tied_) model_.head_ = model_.embedding_;
+    model_.weight_format_ = MostCommonType();
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Item {
+    const TensorInfo* tensor;
+    Matrix* matrix;        // or
+    const float** vector;  // where the address goes
+    size_t bytes;
+  };
+
+  absl::Status PlanAll() {
+    const ModelConfig& c = model_.config_;
+    model_.layers_.resize(c.layers);
+    KV_RETURN_IF_ERROR(PlanMatrix("token_embd.weight", c.vocabulary, c.width, &model_.embedding_));
+    tied_ = !file_.Find("output.weight").ok();
+    if (!tied_) KV_RETURN_IF_ERROR(PlanMatrix("output.weight", c.vocabulary, c.width, &model_.head_));
+    KV_RETURN_IF_ERROR(PlanVector("output_norm.weight", c.width, &model_.output_norm_));
+    for (int i = 0; i < c.layers; ++i) KV_RETURN_IF_ERROR(PlanLayer(absl::StrCat("blk.", i, "."), &model_.layers_[i]));
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanLayer(const std::string& prefix, LayerWeights* l) {
+    const ModelConfig& c = model_.config_;
+    const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_norm.weight", c.width, &l->attention_norm));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_q.weight", q_width, c.width, &l->q));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_k.weight", kv_width, c.width, &l->k));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_v.weight", kv_width, c.width, &l->v));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_output.weight", c.width, q_width, &l->o));
+    KV_RETURN_IF_ERROR(PlanVector(prefix + "ffn_norm.weight", c.width, &l->ffn_norm));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_gate.weight", c.ffn_width, c.width, &l->gate));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_up.weight", c.ffn_width, c.width, &l->up));
+    return PlanMatrix(prefix + "ffn_down.weight", c.width, c.ffn_width, &l->down);
+  }
+
+  absl::Status PlanMatrix(const std::string& name, int outputs, int inputs, Matrix* matrix) {
+    KV_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_.Find(name));
+    if (tensor->dims.size() != 2 || tensor->dims[0] != static_cast<uint64_t>(inputs) ||
+        tensor->dims[1] != static_cast<uint64_t>(outputs))
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " has shape [", absl::StrJoin(tensor->dims, ", "),
+                                                     "], expected [", inputs, ", ", outputs, "]"));
+    if (absl::Status s = kernels::CheckMatrix(tensor->type, outputs, inputs); !s.ok())
+      return absl::Status(s.code(), absl::StrCat("tensor ", name, ": ", s.message()));
+    *matrix = {tensor->type, model_.backend_, outputs, inputs, nullptr};
+    const size_t bytes = kernels::MatrixBytes(tensor->type, model_.backend_, outputs, inputs);
+    items_.push_back({tensor, matrix, nullptr, bytes});
+    elements_[tensor->type] += size_t(outputs) * inputs;
+    return absl::OkStatus();
+  }
+
+  absl::Status PlanVector(const std::string& name, int size, const float** vector) {
+    KV_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_.Find(name));
+    if (tensor->dims.size() != 1 || tensor->dims[0] != static_cast<uint64_t>(size))
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", name, " has shape [", absl::StrJoin(tensor->dims, ", "), "], expected [", size, "]"));
+    items_.push_back({tensor, nullptr, vector, (size * sizeof(float) + 63) / 64 * 64});
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMatrix(const Item& item, std::byte* to) {
+    Matrix& m = *item.matrix;
+    m.data = to;
+    const size_t row_bytes = model_file::RowBytes(m.type, m.inputs);
+    std::vector<std::byte> source(row_bytes * kUnitRows * kUnitsPerRead);
+    for (int unit = 0; unit < m.units(); unit += kUnitsPerRead) {
+      const int rows = std::min(kUnitRows * kUnitsPerRead, m.outputs - unit * kUnitRows);
+      KV_RETURN_IF_ERROR(
+          file_.Read(*item.tensor, unit * kUnitRows * row_bytes, absl::MakeSpan(source.data(), rows * row_bytes)));
+      for (int u = 0; u * kUnitRows < rows; ++u) {
+        const std::byte* pointers[kUnitRows];
+        for (int r = 0; r < kUnitRows; ++r)
+          pointers[r] = u * kUnitRows + r < rows ? source.data() + (u * kUnitRows + r) * row_bytes : nullptr;
+        kernels::PackUnit(m, unit + u, pointers);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadVector(const Item& item, std::byte* to) {
+    std::vector<std::byte> source(item.tensor->bytes);
+    KV_RETURN_IF_ERROR(file_.Read(*item.tensor, 0, absl::MakeSpan(source)));
+    auto* out = reinterpret_cast<float*>(to);
+    model_file::DequantizeRow(item.tensor->type, source, absl::MakeSpan(out, item.tensor->dims[0]));
+    *item.vector = out;
+    return absl::OkStatus();
+  }
+
+  std::string MostCommonType() const {
+    const auto most = std::max_element(elements_.begin(), elements_.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    return std::string(model_file::TensorTypeName(most->first));
+  }
+
+  static constexpr int kUnitsPerRead = 16;
+  const GgufFile& file_;
+  Model& model_;
+  bool tied_ = false;
+  std::vector<Item> items_;
+  std::map<TensorType, size_t> elements_;
+};
+
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, kernels::MatmulBackend backend,
+                                                   kernels::Isa isa, int layers) {
+  auto model = std::unique_ptr<Model>(new Model());
+  KV_ASSIGN_OR_RETURN(model->config_, ReadModelConfig(file));
+  if (layers > 0) model->config_.layers = std::min(layers, model->config_.layers);
+  model->kernels_ = &kernels::KernelsFor(isa);
+  model->backend_ = backend;
+  KV_ASSIGN_OR_RETURN(model->kernel_id_, kernels::InitMatmulBackend(backend, isa));
+  KV_ASSIGN_OR_RETURN(model->fingerprint_, file.Fingerprint());
+  KV_RETURN_IF_ERROR(ModelLoader(file, model.get()).Load());
+  const ModelConfig& c = model->config_;
+  RopeTable table = MakeRopeTable(c.context_length, c.rope_dims, c.rope_theta);
+  model->rope_cos_ = std::move(table.cos);
+  model->rope_sin_ = std::move(table.sin);
+  return model;
+}
+
+}  // namespace kvrelay::model
