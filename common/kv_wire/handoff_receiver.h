@@ -95,15 +95,17 @@ class HandoffReceiver {
     const int end_position;      // the header's upper bound
     HandoffDigest digest;        // by (layer, block of the range)
     std::vector<int> positions;  // per block of the range: positions of its frames, 0 before the first
-    uint64_t payload_bytes = 0;
     std::optional<absl::Duration> first_frame;
   };
 
   int BlockIndex(int position) const;
+  // Whether messages of `attempt` are for us at all. Of no effect on the attempt that is.
+  absl::Status CheckAttempt(uint32_t attempt) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckHeader(const worker::v1::KvHeader& header) const;
-  absl::Status CheckShape(const worker::v1::KvFrame& frame) const;
+  // What the frame alone tells: sizes, checksum, values.
+  absl::Status CheckContent(const worker::v1::KvFrame& frame) const;
+  // Whether it fits the header and the frames before it.
   absl::Status CheckPlace(const worker::v1::KvFrame& frame) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckReceiving(uint32_t attempt) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckCommit(const worker::v1::KvCommit& commit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckSelected(const worker::v1::KvCommit& commit) const;
   // Ends the transfer; returns `status`.

@@ -1,0 +1,77 @@
+#include "common/kv_wire/frame.h"
+
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+namespace kvrelay::kv_wire {
+
+uint64_t PayloadBytes(const kv::KvLayout& layout, int first_position, int end_position) {
+  return static_cast<uint64_t>(layout.layers) * (end_position - first_position) * layout.PositionBytes();
+}
+
+worker::v1::KvLayout LayoutToProto(const kv::KvLayout& layout) {
+  worker::v1::KvLayout proto;
+  proto.set_version(kPayloadVersion);
+  proto.set_layers(layout.layers);
+  proto.set_kv_heads(layout.kv_heads);
+  proto.set_head_dim(layout.head_dim);
+  proto.set_block_positions(kv::kBlockPositions);
+  proto.set_type(std::string(kv::KvTypeName(layout.type)));
+  return proto;
+}
+
+uint32_t ExtendCrc32c(uint32_t crc, absl::Span<const std::byte> bytes) {
+  // The library works on the bare remainder: the standard's inversions before and after are ours. Its length is an int.
+  constexpr size_t kMost = size_t{1} << 30;
+  crc = ~crc;
+  for (; !bytes.empty(); bytes.remove_prefix(std::min(kMost, bytes.size()))) {
+    auto* data = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data()));
+    crc = crc32_iscsi(data, static_cast<int>(std::min(kMost, bytes.size())), crc);
+  }
+  return ~crc;
+}
+
+uint32_t FrameCrc32c(const worker::v1::KvFrame& frame) {
+  std::array<std::byte, 12> fields;
+  size_t at = 0;
+  for (uint32_t field : {frame.layer(), frame.first_position(), frame.positions()})
+    for (int shift = 0; shift < 32; shift += 8) fields[at++] = static_cast<std::byte>(field >> shift);
+  return ExtendCrc32c(ExtendCrc32c(0, fields), PayloadOf(frame));
+}
+
+absl::Span<const std::byte> PayloadOf(const worker::v1::KvFrame& frame) {
+  return absl::MakeConstSpan(reinterpret_cast<const std::byte*>(frame.payload().data()), frame.payload().size());
+}
+
+void BuildFrame(const kv::SequenceCache& cache, const Piece& piece, worker::v1::KvFrame* frame) {
+  frame->set_layer(piece.layer);
+  frame->set_first_position(piece.first_position);
+  frame->set_positions(piece.positions);
+  std::string* payload = frame->mutable_payload();
+  payload->resize(piece.positions * cache.layout().PositionBytes());
+  cache.CopyOut(piece.layer, piece.first_position, piece.positions,
+                absl::MakeSpan(reinterpret_cast<std::byte*>(payload->data()), payload->size()));
+  frame->set_crc32c(FrameCrc32c(*frame));
+}
+
+bool AllFinite(kv::KvType type, absl::Span<const std::byte> payload) {
+  // Several values per word: adding one unit of the exponent's lowest bit to the exponent alone carries into the sign
+  // bit exactly if the exponent is all ones (infinity or NaN), and never beyond.
+  const bool f16 = type == kv::KvType::kF16;
+  const uint64_t exponent = f16 ? 0x7c007c007c007c00u : 0x7f8000007f800000u;
+  const uint64_t unit = f16 ? 0x0400040004000400u : 0x0080000000800000u;
+  const uint64_t sign = f16 ? 0x8000800080008000u : 0x8000000080000000u;
+  uint64_t seen = 0;
+  for (size_t at = 0; at < payload.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, payload.data() + at, std::min(sizeof(word), payload.size() - at));
+    seen |= (word & exponent) + unit;
+  }
+  return (seen & sign) == 0;
+}
+
+}  // namespace kvrelay::kv_wire
