@@ -34,10 +34,17 @@ void GgufWriter::AddStrings(const std::string& key, const std::vector<std::strin
 }
 
 void GgufWriter::AddRaw(const std::string& key, uint32_t type, const std::string& value_bytes) {
-  pairs_ += GgufString(key);
-  Append(pairs_, type);
-  pairs_ += value_bytes;
-  ++key_count_;
+  std::string bytes;
+  Append(bytes, type);
+  pairs_.push_back({key, bytes + value_bytes});
+}
+
+void GgufWriter::DropKey(const std::string& key) {
+  std::erase_if(pairs_, [&](const Pair& pair) { return pair.key == key; });
+}
+
+void GgufWriter::DropTensor(const std::string& name) {
+  std::erase_if(tensors_, [&](const Tensor& tensor) { return tensor.name == name; });
 }
 
 void GgufWriter::AddRawArray(const std::string& key, uint32_t element_type, uint64_t count, const std::string& bytes) {
@@ -56,8 +63,8 @@ std::string GgufWriter::Head() const {
   std::string out = lies_.magic;
   Append(out, lies_.version);
   Append<uint64_t>(out, lies_.tensor_count.value_or(tensors_.size()));
-  Append<uint64_t>(out, lies_.key_count.value_or(key_count_));
-  out += pairs_;
+  Append<uint64_t>(out, lies_.key_count.value_or(pairs_.size()));
+  for (const Pair& pair : pairs_) out += GgufString(pair.key) + pair.bytes;
   uint64_t offset = 0;
   for (const Tensor& tensor : tensors_) {
     const std::vector<uint64_t>& dims = tensor.lies.dims ? *tensor.lies.dims : tensor.dims;

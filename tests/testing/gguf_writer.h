@@ -54,6 +54,10 @@ class GgufWriter {
   void AddRaw(const std::string& key, uint32_t type, const std::string& value_bytes);
   void AddRawArray(const std::string& key, uint32_t element_type, uint64_t count, const std::string& bytes);
 
+  // Takes back what was added under that name, so that another value can be added.
+  void DropKey(const std::string& key);
+  void DropTensor(const std::string& name);
+
   // `data` is the tensor's bytes in the file's form.
   void AddTensor(const std::string& name, model_file::TensorType type, const std::vector<uint64_t>& dims,
                  std::string data, const TensorLies& lies = {});
@@ -84,8 +88,11 @@ class GgufWriter {
 
   Lies lies_;
   uint64_t alignment_ = 32;
-  uint64_t key_count_ = 0;
-  std::string pairs_;
+  struct Pair {
+    std::string key;
+    std::string bytes;  // type and value
+  };
+  std::vector<Pair> pairs_;
   std::vector<Tensor> tensors_;
 };
 
