@@ -20,8 +20,8 @@ std::string_view MatmulBackendName(MatmulBackend backend);  // "native", "openbl
 absl::StatusOr<MatmulBackend> ParseMatmulBackend(std::string_view name);
 
 // Prepares a backend for this process. OpenBLAS: one thread, core name checked and compared with the scalar twin on a
-// small product; FAILED_PRECONDITION if the core is no AVX2 or AVX-512 one or the product differs. Returns what was chosen,
-// for the log: "avx2" or "openblas Zen".
+// small product; FAILED_PRECONDITION if the core is no AVX2 or AVX-512 one or the product differs. Returns what was
+// chosen, for the log: "avx2" or "openblas Zen".
 absl::StatusOr<std::string> InitMatmulBackend(MatmulBackend backend, Isa isa);
 
 // A matrix W [outputs][inputs] for y = W x. Does not own its data.
@@ -36,7 +36,8 @@ struct Matrix {
   int units() const { return (outputs + kUnitRows - 1) / kUnitRows; }
 };
 
-// INVALID_ARGUMENT if `inputs` is not a multiple of the type's block (and of 32 for quantized types) or a size is not positive.
+// INVALID_ARGUMENT if `inputs` is not a multiple of the type's block (and of 32 for quantized types) or a size is not
+// positive.
 absl::Status CheckMatrix(model_file::TensorType type, int outputs, int inputs);
 // Bytes of the packed form of one unit, and of a matrix; multiples of 64.
 size_t UnitBytes(model_file::TensorType type, MatmulBackend backend, int inputs);
@@ -55,8 +56,9 @@ struct Activations {
 };
 bool WantsQuantized(const Matrix& matrix);
 
-// out[r][16u..] = or += W x for units [unit_begin, unit_end). Thread-safe for disjoint units. `out_stride` >= units * 16.
-void Matmul(const Kernels& kernels, const Matrix& matrix, const Activations& x, int unit_begin, int unit_end, float* out,
-            int out_stride, bool add);
+// out[r][16u..] = or += W x for units [unit_begin, unit_end). Thread-safe for disjoint units. `out_stride` >= units
+// * 16.
+void Matmul(const Kernels& kernels, const Matrix& matrix, const Activations& x, int unit_begin, int unit_end,
+            float* out, int out_stride, bool add);
 
 }  // namespace kvrelay::kernels

@@ -1,0 +1,147 @@
+// Row-local operations, written once against the vector types of one instruction set.
+#pragma once
+
+#include "common/kernels/exp_polynomial.h"
+#include "common/kernels/kernels.h"
+#include KVRELAY_VECTOR_HEADER
+
+namespace kvrelay::kernels::KVRELAY_ISA {
+namespace {
+
+// The same bits as Exp() of math.h in every lane.
+KVRELAY_INLINE F32x16 Exp16(F32x16 x) {
+  using P = ExpPolynomial;
+  const F32x16 rounded = Fma(x, Set16(P::kLog2E), Set16(P::kRound));
+  const F32x16 n = Sub(rounded, Set16(P::kRound));
+  F32x16 r = Fma(n, Set16(-P::kLn2High), x);
+  r = Fma(n, Set16(-P::kLn2Low), r);
+  F32x16 p = Fma(Set16(P::kC6), r, Set16(P::kC5));
+  p = Fma(p, r, Set16(P::kC4));
+  p = Fma(p, r, Set16(P::kC3));
+  p = Fma(p, r, Set16(P::kC2));
+  p = Fma(p, r, Set16(1.0f));
+  p = Fma(p, r, Set16(1.0f));
+  p = Mul(p, FromBits(AddI(ShiftLeft<23>(Bits(rounded)), SetI(P::kOneBits))));
+  p = SelectLess(x, Set16(P::kLowest), Zero16(), p);
+  return SelectLess(Set16(P::kHighest), x, Set16(__builtin_inff()), p);
+}
+KVRELAY_INLINE float Exp1(float x) {
+  float lanes[16];
+  Store(lanes, Exp16(Set16(x)));
+  return lanes[0];
+}
+
+// The first `lanes` of 16 values; the others are zero. Vectors of a row that is no multiple of 16 long end so.
+KVRELAY_INLINE F32x16 LoadFirst(const float* p, int lanes) {
+  if (lanes == 16) return Load16(p);
+  float padded[16] = {};
+  __builtin_memcpy(padded, p, lanes * sizeof(float));
+  return Load16(padded);
+}
+KVRELAY_INLINE void StoreFirst(float* p, int lanes, F32x16 a) {
+  if (lanes == 16) return Store(p, a);
+  float padded[16];
+  Store(padded, a);
+  __builtin_memcpy(p, padded, lanes * sizeof(float));
+}
+KVRELAY_INLINE int LanesAt(int i, int n) { return n - i < 16 ? n - i : 16; }
+
+void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int32_t* sum) {
+  const F32x16 x0 = Load16(x);
+  const F32x16 x1 = Load16(x + 16);
+  // Magnitudes are compared as integers, so that a NaN is the largest and spoils d instead of vanishing.
+  const I32x16 magnitude_bits = SetI(0x7FFFFFFF);
+  const int32_t max_bits = MaxLanesI(MaxI(AndI(Bits(x0), magnitude_bits), AndI(Bits(x1), magnitude_bits)));
+  float max;
+  __builtin_memcpy(&max, &max_bits, sizeof(max));
+  float scale = max / 127.0f;
+  if (scale < __FLT_MIN__) scale = 0.0f;
+  const F32x16 inverse = Set16(scale == 0.0f ? 0.0f : 1.0f / scale);
+  const F32x16 limit = Set16(127.0f);
+  const F32x16 lowest = Set16(-127.0f);
+  const F32x16 round = Set16(ExpPolynomial::kRound);
+  const I32x16 offset = SetI(-0x4B400000);  // minus the bits of kRound
+  const I32x16 q0 = AddI(Bits(Add(Min(Max(Mul(x0, inverse), lowest), limit), round)), offset);
+  const I32x16 q1 = AddI(Bits(Add(Min(Max(Mul(x1, inverse), lowest), limit), round)), offset);
+  StoreI8(q, q0);
+  StoreI8(q + 16, q1);
+  *sum = SumLanesI(AddI(q0, q1));
+  *d = scale;
+  *d_sum = scale * static_cast<float>(*sum);
+}
+
+void QuantizeRows(const float* x, int rows, int inputs, const QuantizedRows& out) {
+  const size_t blocks = static_cast<size_t>(rows) * (inputs / kQuantBlock);
+  for (size_t b = 0; b < blocks; ++b) {
+    QuantizeBlock(x + b * kQuantBlock, out.q + b * kQuantBlock, out.d + b, out.d_sum + b, out.sum + b);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, int n, float eps, float* out) {
+  F32x16 squares = Zero16();
+  for (int i = 0; i < n; i += 16) {
+    const F32x16 v = LoadFirst(x + i, LanesAt(i, n));
+    squares = Fma(v, v, squares);
+  }
+  const float mean = SumLanes(squares) / static_cast<float>(n);
+  const F32x16 inverse = Set16(1.0f / __builtin_sqrtf(mean + eps));
+  for (int i = 0; i < n; i += 16) {
+    const int lanes = LanesAt(i, n);
+    const F32x16 scaled = Mul(LoadFirst(x + i, lanes), inverse);
+    StoreFirst(out + i, lanes, Mul(scaled, LoadFirst(weight + i, lanes)));
+  }
+}
+
+void SwiGlu(const float* gate, const float* up, int n, float* out) {
+  for (int i = 0; i < n; i += 16) {
+    const int lanes = LanesAt(i, n);
+    const F32x16 g = LoadFirst(gate + i, lanes);
+    const F32x16 minus_g = FromBits(AddI(Bits(g), SetI(INT32_MIN)));
+    const F32x16 silu = Div(g, Add(Set16(1.0f), Exp16(minus_g)));
+    StoreFirst(out + i, lanes, Mul(silu, LoadFirst(up + i, lanes)));
+  }
+}
+
+void Rope(float* x, const float* cos, const float* sin, int n) {
+  for (int i = 0; i < n / 2; ++i) {
+    const float x0 = x[2 * i];
+    const float x1 = x[2 * i + 1];
+    x[2 * i] = __builtin_fmaf(x0, cos[i], -(x1 * sin[i]));
+    x[2 * i + 1] = __builtin_fmaf(x0, sin[i], x1 * cos[i]);
+  }
+}
+
+// Values are not finite if all exponent bits are set.
+template <class Word>
+KVRELAY_INLINE bool StoreHead(const Word* k, const Word* v, Word exponent, int head_dim, int slot, std::byte* k_block,
+                              std::byte* v_block) {
+  const size_t group = slot / 16;
+  std::byte* k_out = k_block + (group * head_dim * 16 + slot % 16) * sizeof(Word);
+  bool finite = true;
+  for (int i = 0; i < head_dim; ++i) {
+    __builtin_memcpy(k_out + static_cast<size_t>(i) * 16 * sizeof(Word), k + i, sizeof(Word));
+    finite &= (k[i] & exponent) != exponent;
+    finite &= (v[i] & exponent) != exponent;
+  }
+  __builtin_memcpy(v_block + static_cast<size_t>(slot) * head_dim * sizeof(Word), v, head_dim * sizeof(Word));
+  return finite;
+}
+
+bool StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* k_block,
+             std::byte* v_block) {
+  if (type == KvType::kF32) {
+    uint32_t k_bits[256], v_bits[256];
+    __builtin_memcpy(k_bits, k, head_dim * sizeof(float));
+    __builtin_memcpy(v_bits, v, head_dim * sizeof(float));
+    return StoreHead<uint32_t>(k_bits, v_bits, 0x7F800000, head_dim, slot, k_block, v_block);
+  }
+  uint16_t k_half[256], v_half[256];
+  for (int i = 0; i < head_dim; i += 16) {
+    StoreF16(k_half + i, Load16(k + i));
+    StoreF16(v_half + i, Load16(v + i));
+  }
+  return StoreHead<uint16_t>(k_half, v_half, 0x7C00, head_dim, slot, k_block, v_block);
+}
+
+}  // namespace
+}  // namespace kvrelay::kernels::KVRELAY_ISA

@@ -1,0 +1,192 @@
+// The vector types on AVX2, FMA and F16C: sixteen lanes are two registers.
+//
+// Included through KVRELAY_VECTOR_HEADER by kernel files, each of which defines KVRELAY_ISA as its own namespace.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define KVRELAY_INLINE inline __attribute__((always_inline))
+
+namespace kvrelay::kernels::KVRELAY_ISA {
+namespace {
+
+constexpr int kLanes = 8;
+// Six rows of 16 floats are 12 of the 16 registers; 2 hold the right operand, 1 a broadcast.
+constexpr int kFloatTileRows = 6;
+// Eight registers hold a block's weights for 8 outputs, four the sums of 4 rows.
+constexpr int kQuantTileRows = 4;
+
+struct F32v {
+  __m256 v;
+};
+struct I32v {
+  __m256i v;
+};
+struct F32x16 {
+  __m256 lo, hi;
+};
+struct I32x16 {
+  __m256i lo, hi;
+};
+
+// Native width.
+KVRELAY_INLINE F32v ZeroV() { return {_mm256_setzero_ps()}; }
+KVRELAY_INLINE F32v SetV(float x) { return {_mm256_set1_ps(x)}; }
+KVRELAY_INLINE F32v LoadV(const float* p) { return {_mm256_loadu_ps(p)}; }
+KVRELAY_INLINE __m256 LoadHalves(const std::byte* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+KVRELAY_INLINE F32v LoadF16V(const std::byte* p) { return {LoadHalves(p)}; }
+KVRELAY_INLINE void Store(float* p, F32v a) { _mm256_storeu_ps(p, a.v); }
+KVRELAY_INLINE F32v Add(F32v a, F32v b) { return {_mm256_add_ps(a.v, b.v)}; }
+KVRELAY_INLINE F32v Mul(F32v a, F32v b) { return {_mm256_mul_ps(a.v, b.v)}; }
+KVRELAY_INLINE F32v Fma(F32v a, F32v b, F32v c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+KVRELAY_INLINE F32v ToFloat(I32v a) { return {_mm256_cvtepi32_ps(a.v)}; }
+
+// Sixteen lanes.
+KVRELAY_INLINE F32x16 Zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+KVRELAY_INLINE F32x16 Set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+KVRELAY_INLINE F32x16 Load16(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+KVRELAY_INLINE F32x16 LoadF16x16(const std::byte* p) { return {LoadHalves(p), LoadHalves(p + 16)}; }
+KVRELAY_INLINE F32x16 LoadBf16x16(const std::byte* p) {
+  const __m128i lo = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i hi = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(lo), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(hi), 16))};
+}
+KVRELAY_INLINE void Store(float* p, F32x16 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
+// Rounds to nearest even.
+KVRELAY_INLINE void StoreF16(uint16_t* p, F32x16 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a.lo, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(a.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
+KVRELAY_INLINE F32x16 Add(F32x16 a, F32x16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+KVRELAY_INLINE F32x16 Sub(F32x16 a, F32x16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+KVRELAY_INLINE F32x16 Mul(F32x16 a, F32x16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+KVRELAY_INLINE F32x16 Div(F32x16 a, F32x16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+KVRELAY_INLINE F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+// a > b ? a : b, lane by lane: b if either is NaN.
+KVRELAY_INLINE F32x16 Max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+// a < b ? a : b.
+KVRELAY_INLINE F32x16 Min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+// a < b ? yes : no.
+KVRELAY_INLINE F32x16 SelectLess(F32x16 a, F32x16 b, F32x16 yes, F32x16 no) {
+  return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+          _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+// Lanes below n from `first`, the others from `rest`.
+KVRELAY_INLINE F32x16 FirstLanes(int n, F32x16 first, F32x16 rest) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i lo = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lanes);
+  const __m256i hi = _mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lanes);
+  return {_mm256_blendv_ps(rest.lo, first.lo, _mm256_castsi256_ps(lo)),
+          _mm256_blendv_ps(rest.hi, first.hi, _mm256_castsi256_ps(hi))};
+}
+
+KVRELAY_INLINE I32x16 Bits(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
+KVRELAY_INLINE F32x16 FromBits(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+KVRELAY_INLINE F32x16 ToFloat(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+KVRELAY_INLINE I32x16 SetI(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+KVRELAY_INLINE I32x16 AddI(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+KVRELAY_INLINE I32x16 AndI(I32x16 a, I32x16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
+KVRELAY_INLINE I32x16 MaxI(I32x16 a, I32x16 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+template <int kBits>
+KVRELAY_INLINE I32x16 ShiftLeft(I32x16 a) {
+  return {_mm256_slli_epi32(a.lo, kBits), _mm256_slli_epi32(a.hi, kBits)};
+}
+// The low bytes of lanes in -128..127.
+KVRELAY_INLINE void StoreI8(int8_t* p, I32x16 a) {
+  const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xD8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
+// The canonical tree: 8+8, 4+4, 2+2, 1+1.
+KVRELAY_INLINE float SumLanes(F32x16 a) {
+  const __m256 eight = _mm256_add_ps(a.lo, a.hi);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+KVRELAY_INLINE float MaxLanes(F32x16 a) {
+  const __m256 eight = _mm256_max_ps(a.lo, a.hi);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+KVRELAY_INLINE int32_t SumLanesI(I32x16 a) {
+  const __m256i eight = _mm256_add_epi32(a.lo, a.hi);
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+KVRELAY_INLINE int32_t MaxLanesI(I32x16 a) {
+  const __m256i eight = _mm256_max_epi32(a.lo, a.hi);
+  const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 1)));
+}
+KVRELAY_INLINE void Prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+
+// Four consecutive values of a row, repeated.
+KVRELAY_INLINE __m256i Repeat4(const int8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, sizeof(four));
+  return _mm256_set1_epi32(four);
+}
+
+// A block's weights for 8 outputs: element j holds values 4j..4j+3 of each.
+struct Q4Weights {
+  __m256i v[8];
+};
+KVRELAY_INLINE Q4Weights LoadQ4(const std::byte* block) {
+  Q4Weights w;
+  const __m256i nibble = _mm256_set1_epi8(15);
+  for (int j = 0; j < 4; ++j) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 64 * j));
+    w.v[j] = _mm256_and_si256(bytes, nibble);
+    w.v[j + 4] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
+  }
+  return w;
+}
+// A 16-bit lane sums eight pairs of at most 2 * 15 * 127 = 3810: 30480, which fits.
+KVRELAY_INLINE I32v Dot(const Q4Weights& w, const int8_t* x, int32_t) {
+  __m256i sum = _mm256_maddubs_epi16(w.v[0], Repeat4(x));
+  for (int j = 1; j < 8; ++j) sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.v[j], Repeat4(x + 4 * j)));
+  return {_mm256_madd_epi16(sum, _mm256_set1_epi16(1))};
+}
+
+struct Q8Weights {
+  __m256i v[8];
+  __m256i magnitude[8];
+};
+KVRELAY_INLINE Q8Weights LoadQ8(const std::byte* block) {
+  Q8Weights w;
+  for (int j = 0; j < 8; ++j) {
+    w.v[j] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 64 * j));
+    w.magnitude[j] = _mm256_abs_epi8(w.v[j]);  // -128 becomes 128: the magnitude is read as unsigned
+  }
+  return w;
+}
+// w * x = |w| * (sign of w) x. A pair is at most 2 * 128 * 127 = 32512, which fits 16 bits; two pairs would not.
+KVRELAY_INLINE I32v Dot(const Q8Weights& w, const int8_t* x, int32_t) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sum = _mm256_setzero_si256();
+  for (int j = 0; j < 8; ++j) {
+    const __m256i pairs = _mm256_maddubs_epi16(w.magnitude[j], _mm256_sign_epi8(Repeat4(x + 4 * j), w.v[j]));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+  }
+  return {sum};
+}
+
+}  // namespace
+}  // namespace kvrelay::kernels::KVRELAY_ISA

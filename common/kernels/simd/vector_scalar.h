@@ -1,0 +1,232 @@
+// The vector types on plain arrays: what every instruction set must compute, said as simply as possible. The operations
+// are described in vector_avx2.h.
+//
+// Included through KVRELAY_VECTOR_HEADER by kernel files, each of which defines KVRELAY_ISA as its own namespace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define KVRELAY_INLINE inline __attribute__((always_inline))
+
+namespace kvrelay::kernels::KVRELAY_ISA {
+namespace {
+
+// Outputs that an integer dot product handles at once.
+constexpr int kLanes = 16;
+// Rows of a float tile, and of an integer one.
+constexpr int kFloatTileRows = 4;
+constexpr int kQuantTileRows = 4;
+
+struct F32x16 {
+  float v[16];
+};
+struct I32x16 {
+  int32_t v[16];
+};
+using F32v = F32x16;
+using I32v = I32x16;
+
+template <class F>
+KVRELAY_INLINE F32x16 MakeF32(F lane) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = lane(i);
+  return r;
+}
+template <class F>
+KVRELAY_INLINE I32x16 MakeI32(F lane) {
+  I32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = lane(i);
+  return r;
+}
+KVRELAY_INLINE int32_t BitsOf(float x) {
+  int32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+KVRELAY_INLINE float FloatOf(int32_t bits) {
+  float x;
+  __builtin_memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+// Wraps like the vector instructions do.
+KVRELAY_INLINE int32_t WrappingAdd(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+KVRELAY_INLINE float HalfToFloat(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
+  const uint32_t exponent = (h >> 10) & 0x1F;
+  const uint32_t mantissa = h & 0x3FF;
+  if (exponent == 0) {  // zero or denormal: mantissa * 2^-24, exact
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return FloatOf(static_cast<int32_t>(sign | static_cast<uint32_t>(BitsOf(magnitude))));
+  }
+  if (exponent == 31) {  // infinity, or a NaN made quiet
+    const uint32_t quiet = mantissa != 0 ? 0x400000 : 0;
+    return FloatOf(static_cast<int32_t>(sign | 0x7F800000 | quiet | (mantissa << 13)));
+  }
+  return FloatOf(static_cast<int32_t>(sign | ((exponent + 112) << 23) | (mantissa << 13)));
+}
+
+// Rounds to nearest even, like F16C.
+KVRELAY_INLINE uint16_t FloatToHalf(float x) {
+  const uint32_t bits = static_cast<uint32_t>(BitsOf(x));
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00 | ((magnitude >> 13) & 0x3FF));
+  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000) {  // below 2^-14: adding 1/2 rounds at the half's last denormal bit
+    const uint32_t shifted = static_cast<uint32_t>(BitsOf(FloatOf(static_cast<int32_t>(magnitude)) + 0.5f));
+    return static_cast<uint16_t>(sign | (shifted - 0x3F000000));
+  }
+  magnitude += ((magnitude >> 13) & 1) + 0xFFF - (112u << 23);
+  return static_cast<uint16_t>(sign | (magnitude >> 13));
+}
+
+KVRELAY_INLINE F32x16 Zero16() {
+  return MakeF32([](int) { return 0.0f; });
+}
+KVRELAY_INLINE F32x16 Set16(float x) {
+  return MakeF32([&](int) { return x; });
+}
+KVRELAY_INLINE F32x16 Load16(const float* p) {
+  return MakeF32([&](int i) { return p[i]; });
+}
+KVRELAY_INLINE F32x16 LoadF16x16(const std::byte* p) {
+  return MakeF32([&](int i) {
+    uint16_t h;
+    __builtin_memcpy(&h, p + 2 * i, 2);
+    return HalfToFloat(h);
+  });
+}
+KVRELAY_INLINE F32x16 LoadBf16x16(const std::byte* p) {
+  return MakeF32([&](int i) {
+    uint16_t h;
+    __builtin_memcpy(&h, p + 2 * i, 2);
+    return FloatOf(static_cast<int32_t>(static_cast<uint32_t>(h) << 16));
+  });
+}
+KVRELAY_INLINE void Store(float* p, const F32x16& a) { __builtin_memcpy(p, a.v, sizeof(a.v)); }
+KVRELAY_INLINE void StoreF16(uint16_t* p, const F32x16& a) {
+  for (int i = 0; i < 16; ++i) p[i] = FloatToHalf(a.v[i]);
+}
+
+KVRELAY_INLINE F32x16 Add(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] + b.v[i]; });
+}
+KVRELAY_INLINE F32x16 Sub(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] - b.v[i]; });
+}
+KVRELAY_INLINE F32x16 Mul(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] * b.v[i]; });
+}
+KVRELAY_INLINE F32x16 Div(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] / b.v[i]; });
+}
+KVRELAY_INLINE F32x16 Fma(const F32x16& a, const F32x16& b, const F32x16& c) {
+  return MakeF32([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+}
+KVRELAY_INLINE F32x16 Max(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+KVRELAY_INLINE F32x16 Min(const F32x16& a, const F32x16& b) {
+  return MakeF32([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+KVRELAY_INLINE F32x16 SelectLess(const F32x16& a, const F32x16& b, const F32x16& yes, const F32x16& no) {
+  return MakeF32([&](int i) { return a.v[i] < b.v[i] ? yes.v[i] : no.v[i]; });
+}
+KVRELAY_INLINE F32x16 FirstLanes(int n, const F32x16& first, const F32x16& rest) {
+  return MakeF32([&](int i) { return i < n ? first.v[i] : rest.v[i]; });
+}
+
+KVRELAY_INLINE I32x16 Bits(const F32x16& a) {
+  return MakeI32([&](int i) { return BitsOf(a.v[i]); });
+}
+KVRELAY_INLINE F32x16 FromBits(const I32x16& a) {
+  return MakeF32([&](int i) { return FloatOf(a.v[i]); });
+}
+KVRELAY_INLINE F32x16 ToFloat(const I32x16& a) {
+  return MakeF32([&](int i) { return static_cast<float>(a.v[i]); });
+}
+KVRELAY_INLINE I32x16 SetI(int32_t x) {
+  return MakeI32([&](int) { return x; });
+}
+KVRELAY_INLINE I32x16 AddI(const I32x16& a, const I32x16& b) {
+  return MakeI32([&](int i) { return WrappingAdd(a.v[i], b.v[i]); });
+}
+KVRELAY_INLINE I32x16 AndI(const I32x16& a, const I32x16& b) {
+  return MakeI32([&](int i) { return a.v[i] & b.v[i]; });
+}
+KVRELAY_INLINE I32x16 MaxI(const I32x16& a, const I32x16& b) {
+  return MakeI32([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+template <int kBits>
+KVRELAY_INLINE I32x16 ShiftLeft(const I32x16& a) {
+  return MakeI32([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << kBits); });
+}
+KVRELAY_INLINE void StoreI8(int8_t* p, const I32x16& a) {
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(a.v[i]);
+}
+
+KVRELAY_INLINE float SumLanes(F32x16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.v[i] += a.v[i + width];
+  }
+  return a.v[0];
+}
+KVRELAY_INLINE float MaxLanes(F32x16 a) {
+  for (int width = 8; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) a.v[i] = a.v[i] > a.v[i + width] ? a.v[i] : a.v[i + width];
+  }
+  return a.v[0];
+}
+KVRELAY_INLINE int32_t SumLanesI(const I32x16& a) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum = WrappingAdd(sum, a.v[i]);
+  return sum;
+}
+KVRELAY_INLINE int32_t MaxLanesI(const I32x16& a) {
+  int32_t max = a.v[0];
+  for (int i = 1; i < 16; ++i) max = max > a.v[i] ? max : a.v[i];
+  return max;
+}
+KVRELAY_INLINE void Prefetch(const std::byte*) {}
+
+// Native width.
+KVRELAY_INLINE F32v ZeroV() { return Zero16(); }
+KVRELAY_INLINE F32v SetV(float x) { return Set16(x); }
+KVRELAY_INLINE F32v LoadV(const float* p) { return Load16(p); }
+KVRELAY_INLINE F32v LoadF16V(const std::byte* p) { return LoadF16x16(p); }
+
+// Weights of one block of 32 inputs for kLanes outputs, and their exact integer products with a row's 32 values.
+struct Q4Weights {
+  const std::byte* block;
+};
+KVRELAY_INLINE Q4Weights LoadQ4(const std::byte* block) { return {block}; }
+KVRELAY_INLINE I32v Dot(const Q4Weights& w, const int8_t* x, int32_t) {
+  return MakeI32([&](int lane) {
+    int32_t sum = 0;
+    for (int j = 0; j < 16; ++j) {
+      const int byte = static_cast<int>(w.block[(j / 4) * 64 + lane * 4 + j % 4]);
+      sum += (byte & 15) * x[j] + (byte >> 4) * x[j + 16];
+    }
+    return sum;
+  });
+}
+struct Q8Weights {
+  const std::byte* block;
+};
+KVRELAY_INLINE Q8Weights LoadQ8(const std::byte* block) { return {block}; }
+KVRELAY_INLINE I32v Dot(const Q8Weights& w, const int8_t* x, int32_t) {
+  return MakeI32([&](int lane) {
+    int32_t sum = 0;
+    for (int j = 0; j < 32; ++j) {
+      sum += static_cast<int8_t>(w.block[(j / 4) * 64 + lane * 4 + j % 4]) * x[j];
+    }
+    return sum;
+  });
+}
+
+}  // namespace
+}  // namespace kvrelay::kernels::KVRELAY_ISA
