@@ -1,0 +1,368 @@
+#include "router/generate_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/rpc/duration.h"
+
+namespace kvrelay::router {
+namespace {
+
+wire::Source SourceOf(v1::Execution execution) {
+  switch (execution) {
+    case v1::EXECUTION_SPLIT:
+      return wire::SOURCE_RECEIVED;
+    case v1::EXECUTION_NO_CACHE:
+      return wire::SOURCE_NO_CACHE;
+    default:
+      return wire::SOURCE_COMPUTED;
+  }
+}
+
+}  // namespace
+
+GenerateFlow::GenerateFlow(FlowRequest request, FlowDeps deps)
+    : request_(std::move(request)),
+      deps_(std::move(deps)),
+      accounting_(request_.spec.prompt_length(), request_.resumed()),
+      output_(&request_, &accounting_, deps_.token_bytes, deps_.sink, deps_.clock),
+      tokens_(request_.spec.token_ids().begin() + request_.spec.prompt_length(), request_.spec.token_ids().end()) {}
+
+void GenerateFlow::Start() {
+  KV_CHECK(tokens_.size() < request_.spec.max_tokens(), "validation leaves at least one token to select");
+  if (absl::Status status = output_.Resume(); !status.ok()) return End(status);
+  auto plan = Place(deps_.workers->Snapshot(), Wanted(request_.execution), avoided_);
+  if (!plan.ok()) return End(plan.status());
+  OpenPlan(*std::move(plan));
+}
+
+void GenerateFlow::Abort(const absl::Status& status) {
+  if (state_ != FlowState::kDone) End(status);
+}
+
+void GenerateFlow::OnTick() {
+  if (state_ == FlowState::kDone) return;
+  if (state_ == FlowState::kFinishing && deps_.clock->Now() - finishing_since_ > deps_.limits.finish_timeout) {
+    ClosePrefill(/*drop=*/false);
+    CloseDecode(/*drop=*/false);
+    return TryFinish();
+  }
+  if (prefill_call_ != nullptr) {
+    if (absl::Status status = CheckLife(prefill_, /*beats_due=*/true); !status.ok()) PrefillFailed(status);
+  }
+  if (decode_call_ != nullptr) {
+    if (absl::Status status = CheckLife(decode_, decode_.beats || !reserved_); !status.ok()) DecodeFailed(status);
+  }
+}
+
+// ---- Plans ----
+
+PlacementRequest GenerateFlow::Wanted(v1::Execution execution) const {
+  return {.execution = execution,
+          .needs_decode = tokens_left() > 1,
+          .tokens = uint64_t{request_.spec.prompt_length()} + request_.spec.max_tokens(),
+          .numerics_id = numerics_id_};
+}
+
+void GenerateFlow::OpenPlan(Plan plan) {
+  plan_ = std::move(plan);
+  plan_first_ = static_cast<uint32_t>(tokens_.size());
+  reserved_ = published_ = false;
+  attempt_ = 1;
+  output_.OnPlaced();
+  plan_.decode ? OpenDecode() : OpenPrefill();
+}
+
+void GenerateFlow::InitCall(Call* call, const Worker& worker, bool cached) {
+  const absl::Duration now = deps_.clock->Now();
+  *call = {.id = ++last_call_,
+           .worker = worker,
+           .entry = accounting_.Open(worker, cached),
+           .opened = now - request_.arrival,
+           .life = now,
+           .next_index = plan_first_};
+}
+
+wire::GenerationSpec GenerateFlow::CurrentSpec() const {
+  wire::GenerationSpec spec = request_.spec;
+  spec.mutable_token_ids()->Truncate(static_cast<int>(spec.prompt_length()));
+  spec.mutable_token_ids()->Add(tokens_.begin(), tokens_.end());
+  return spec;
+}
+
+void GenerateFlow::OpenDecode() {
+  state_ = FlowState::kReserving;
+  InitCall(&decode_, *plan_.decode, plan_.execution != v1::EXECUTION_NO_CACHE);
+  handoff_id_ = deps_.new_handoff_id();
+  KV_CHECK(handoff_id_.size() == 16, "a handoff id is 16 bytes");
+  wire::DecodeRequest request;
+  wire::Reserve& reserve = *request.mutable_reserve();
+  reserve.set_handoff_id(handoff_id_);
+  *reserve.mutable_spec() = CurrentSpec();
+  reserve.set_source(SourceOf(plan_.execution));
+  if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
+  decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
+  decode_call_->Send(std::move(request));
+}
+
+void GenerateFlow::OpenPrefill() {
+  state_ = FlowState::kPrefilling;
+  ++attempts_;
+  InitCall(&prefill_, *plan_.prefill, /*cached=*/true);
+  output_.HoldRuns();
+  wire::PrefillRequest request;
+  *request.mutable_spec() = CurrentSpec();
+  if (plan_.decode) {
+    wire::Handoff& handoff = *request.mutable_handoff();
+    handoff.set_handoff_id(handoff_id_);
+    handoff.set_attempt(attempt_);
+    handoff.set_kv_address(kv_address_);
+    handoff.set_decode_instance(decode_.worker.instance());
+    request.set_first_position(positions_held_);
+  }
+  prefill_call_ = deps_.calls->OpenPrefill(prefill_.id, prefill_.worker, request);
+}
+
+// A worker has taken the request: the client may know, and later plans keep to this set of workers.
+void GenerateFlow::Accepted() {
+  numerics_id_ = plan_.decode ? plan_.decode->numerics_id() : plan_.prefill->numerics_id();
+  output_.Start(plan_);
+}
+
+// ---- Events of the decode call ----
+
+void GenerateFlow::OnDecode(CallId id, const wire::DecodeResponse& response) {
+  if (id != decode_.id || decode_call_ == nullptr) return;
+  if (response.event_case() == wire::DecodeResponse::kHeartbeat) return Alive(&decode_, response.heartbeat().beat());
+  decode_.life = deps_.clock->Now();
+  switch (response.event_case()) {
+    case wire::DecodeResponse::kReserved:
+      return OnReserved(response.reserved());
+    case wire::DecodeResponse::kAttemptOpen:
+      return OnAttemptOpen(response.attempt_open());
+    case wire::DecodeResponse::kCommitted:
+      return OnCommitted(response.committed());
+    case wire::DecodeResponse::kSelected:
+      return OnDecodeSelected(response.selected());
+    case wire::DecodeResponse::kEnded:
+      return OnEnded(response.ended());
+    case wire::DecodeResponse::kMoved:
+      return Broken(decode_, "moved a stream that nobody asked it to move");
+    default:
+      return Broken(decode_, "sent a message that this router does not know");
+  }
+}
+
+void GenerateFlow::OnDecodeEnd(CallId id, const absl::Status& status) {
+  if (id != decode_.id || decode_call_ == nullptr) return;
+  if (status.ok()) return Broken(decode_, "ended its call without saying why");
+  DecodeFailed(status);
+}
+
+void GenerateFlow::OnReserved(const wire::Reserved& reserved) {
+  if (reserved_) return Broken(decode_, "reserved twice");
+  const wire::WorkerIdentity& expected = decode_.worker.status.identity();
+  const wire::WorkerIdentity& found = reserved.identity();
+  if (found.instance() != expected.instance() || found.epoch() != expected.epoch() ||
+      found.model_fingerprint() != expected.model_fingerprint() || found.numerics_id() != expected.numerics_id()) {
+    return DecodeFailed(absl::UnavailableError(absl::StrCat("another process answers at ", decode_.worker.address, ": ",
+                                                            found.instance(), " instead of ", expected.instance())));
+  }
+  if (reserved.positions_held() > sequence_length()) {
+    return Broken(decode_, "holds more positions than the prompt has");
+  }
+  if (plan_.prefill && reserved.kv_address().empty()) return Broken(decode_, "has no address for KV");
+  reserved_ = true;
+  kv_address_ = reserved.kv_address();
+  positions_held_ = reserved.positions_held();
+  if (plan_.prefill) return OpenPrefill();
+  state_ = FlowState::kDecoding;
+  ++attempts_;
+  Accepted();
+}
+
+void GenerateFlow::OnAttemptOpen(const wire::AttemptOpen& open) {
+  if (state_ != FlowState::kOpeningAttempt || open.attempt() != attempt_) {
+    return Broken(decode_, "opened an attempt that nobody asked for");
+  }
+  OpenPrefill();
+}
+
+void GenerateFlow::OnCommitted(const wire::Committed& committed) {
+  if (committed.winner() == 0 || committed.winner() > attempt_) {
+    return Broken(decode_, "published an attempt that was never made");
+  }
+  OnPublished();
+}
+
+void GenerateFlow::OnPublished() {
+  published_ = true;
+  if (state_ == FlowState::kPrefilling || state_ == FlowState::kOpeningAttempt) state_ = FlowState::kDecoding;
+  SendFinishIfDue();
+}
+
+void GenerateFlow::OnDecodeSelected(const wire::Selected& selected) {
+  if (!reserved_) return Broken(decode_, "selected a token before it had reserved");
+  const bool own_run = !plan_.prefill || selected.index() != plan_first_;
+  if (!CheckSelected(&decode_, selected, own_run)) return;
+  accounting_.SetHolder(decode_.entry);
+  Accepted();
+  OnPublished();
+  TakeToken(selected);
+  if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(decode_, selected));
+}
+
+void GenerateFlow::OnEnded(const wire::Ended& ended) {
+  if (absl::Status status = accounting_.Report(decode_.entry, ended.positions()); !status.ok()) return End(status);
+  if (!text_ended_) return Broken(decode_, "ended a request that had not ended");
+  if (!plan_.prefill) {
+    output_.SetLocalTimes(ended);
+    cached_ = ended.positions().reused();
+  }
+  CloseDecode(/*drop=*/false);
+  TryFinish();
+}
+
+// ---- Events of the prefill call ----
+
+void GenerateFlow::OnPrefill(CallId id, const wire::PrefillResponse& response) {
+  if (id != prefill_.id || prefill_call_ == nullptr) return;
+  switch (response.event_case()) {
+    case wire::PrefillResponse::kProgress:
+      return OnProgress(response.progress());
+    case wire::PrefillResponse::kSelected:
+      prefill_.life = deps_.clock->Now();
+      return OnPrefillSelected(response.selected());
+    case wire::PrefillResponse::kDone:
+      return OnPrefillDone(response.done());
+    default:
+      return Broken(prefill_, "sent a message that this router does not know");
+  }
+}
+
+void GenerateFlow::OnPrefillEnd(CallId id, const absl::Status& status) {
+  if (id != prefill_.id || prefill_call_ == nullptr) return;
+  if (status.ok()) return Broken(prefill_, "ended its call without saying why");
+  PrefillFailed(status);
+}
+
+void GenerateFlow::OnProgress(const wire::PrefillProgress& progress) {
+  const wire::WorkerIdentity& expected = prefill_.worker.status.identity();
+  if (progress.identity().instance() != expected.instance() || progress.identity().epoch() != expected.epoch()) {
+    return PrefillFailed(absl::UnavailableError(absl::StrCat("another process answers at ", prefill_.worker.address)));
+  }
+  Alive(&prefill_, progress.beat());
+  accounting_.ReportProgress(prefill_.entry, std::min(progress.computed(), sequence_length()));
+  Accepted();
+}
+
+void GenerateFlow::OnPrefillSelected(const wire::Selected& selected) {
+  if (prefill_.next_index != plan_first_) return Broken(prefill_, "selected more than one token");
+  if (!CheckSelected(&prefill_, selected, /*own_run=*/true)) return;
+  if (!published_) accounting_.SetHolder(prefill_.entry);
+  Accepted();
+  if (selected.has_run()) output_.PrefillRun(TraceOf(prefill_, selected));
+  TakeToken(selected);
+}
+
+void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
+  if (prefill_.next_index == plan_first_) return Broken(prefill_, "was done without a token");
+  if (absl::Status status = accounting_.Report(prefill_.entry, done.positions()); !status.ok()) return End(status);
+  kv_bytes_shipped_ += done.bytes_shipped();
+  cached_ = done.positions().reused();
+  output_.SetPrefillTimes(done);
+  output_.ReleaseRuns(done.bytes_shipped());
+  ClosePrefill(/*drop=*/false);
+  if (plan_.decode) OnPublished();
+  TryFinish();
+}
+
+// ---- Tokens ----
+
+bool GenerateFlow::CheckSelected(Call* call, const wire::Selected& selected, bool own_run) {
+  const uint32_t size = deps_.vocabulary_size;
+  const bool known = selected.token_id() < size && std::all_of(selected.top().begin(), selected.top().end(),
+                                                               [&](const auto& top) { return top.token_id() < size; });
+  if (!known) return Broken(*call, "selected a token outside the vocabulary"), false;
+  if (selected.index() != call->next_index) {
+    return Broken(*call, absl::StrCat("sent token ", selected.index(), " instead of ", call->next_index)), false;
+  }
+  if (!wire::EndReason_IsValid(selected.end()) || selected.end() == wire::END_REASON_FINISHED_BY_ROUTER ||
+      (selected.end() == wire::END_REASON_UNSPECIFIED && selected.index() + 1 == request_.spec.max_tokens())) {
+    return Broken(*call, absl::StrCat("sent token ", selected.index(), " with a wrong end")), false;
+  }
+  absl::Status status = accounting_.ReportSelected(call->entry, selected.positions(), selected.index(), own_run);
+  if (!status.ok()) return End(status), false;
+  ++call->next_index;
+  return true;
+}
+
+void GenerateFlow::TakeToken(const wire::Selected& selected) {
+  if (selected.index() < tokens_.size()) {
+    if (selected.token_id() == tokens_[selected.index()]) return;
+    return End(absl::DataLossError(absl::StrCat("token ", selected.index(), " came out as ", tokens_[selected.index()],
+                                                " on one worker and as ", selected.token_id(), " on another")));
+  }
+  if (text_ended_ && end_reason_ != wire::END_REASON_UNSPECIFIED) return Broken(decode_, "went on after the end");
+  tokens_.push_back(selected.token_id());
+  if (text_ended_) return accounting_.CountDropped();
+  const bool stopped = output_.Token(selected);
+  if (!stopped && selected.end() == wire::END_REASON_UNSPECIFIED) return;
+  text_ended_ = true;
+  end_reason_ = stopped ? wire::END_REASON_UNSPECIFIED : selected.end();
+  EnterFinishing();
+}
+
+v1::RunTrace GenerateFlow::TraceOf(const Call& call, const wire::Selected& selected) const {
+  const wire::Run& run = selected.run();
+  const uint32_t known = accounting_.KnownBefore(call.entry, run.computed(), run.end_position());
+  v1::RunTrace trace;
+  trace.set_instance(call.worker.instance());
+  trace.set_first_position(run.first_position());
+  trace.set_end_position(run.end_position());
+  trace.set_computed(run.computed() - known);
+  trace.set_recomputed(run.recomputed() + known);
+  trace.set_appended(run.appended());
+  trace.set_positions_read(run.positions_read());
+  trace.set_attention_pairs(run.attention_pairs());
+  trace.set_token_id(selected.token_id());
+  trace.set_kv_ready(selected.positions().kv_ready());
+  trace.set_history(request_.spec.prompt_length() + selected.index() + 1);
+  *trace.mutable_start() = rpc::ToProto(call.opened + rpc::FromProto(run.start()));
+  *trace.mutable_duration() = run.duration();
+  return trace;
+}
+
+// ---- The end ----
+
+void GenerateFlow::EnterFinishing() {
+  state_ = FlowState::kFinishing;
+  finishing_since_ = deps_.clock->Now();
+  SendFinishIfDue();
+}
+
+// A worker ends by itself at end tokens and at max_tokens; of stop strings only the router knows. Until the KV is
+// published, Finish would take the reservation away from under the prefill worker.
+void GenerateFlow::SendFinishIfDue() {
+  const bool by_stop_string = text_ended_ && end_reason_ == wire::END_REASON_UNSPECIFIED;
+  if (!by_stop_string || !published_ || finish_sent_ || decode_call_ == nullptr) return;
+  finish_sent_ = true;
+  wire::DecodeRequest request;
+  request.mutable_finish();
+  decode_call_->Send(std::move(request));
+}
+
+void GenerateFlow::TryFinish() {
+  if (state_ != FlowState::kFinishing || decode_call_ != nullptr || prefill_call_ != nullptr) return;
+  output_.Finish({.reason = end_reason_,
+                  .token_id = tokens_.back(),
+                  .attempts = attempts_,
+                  .replans = replans_,
+                  .kv_bytes_shipped = kv_bytes_shipped_,
+                  .cached = cached_});
+  End(absl::OkStatus());
+}
+
+}  // namespace kvrelay::router

@@ -1,0 +1,156 @@
+// What GenerateFlow does when a call fails; see the table in generate_flow.h.
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "router/generate_flow.h"
+
+namespace kvrelay::router {
+namespace {
+
+// Whether another try may come out differently.
+bool Repeatable(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Whether the worker itself is gone or full, so that the same one need not be asked again.
+bool WorkerIsLost(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+std::string Describe(const Worker& worker) {
+  return absl::StrCat(worker.role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode", " worker ", worker.instance());
+}
+
+// The status with the worker's name before its message; details (a retry delay) stay. A worker's CANCELLED is not the
+// client's.
+absl::Status Named(const Worker& worker, const absl::Status& status) {
+  const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
+  absl::Status named(code, absl::StrCat(Describe(worker), ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
+  return named;
+}
+
+}  // namespace
+
+void GenerateFlow::PrefillFailed(const absl::Status& status) {
+  const Worker worker = prefill_.worker;
+  if (state_ == FlowState::kFinishing) {
+    ClosePrefill(/*drop=*/false);
+    if (!published_) CloseDecode(/*drop=*/false);  // nothing will ever reach it
+    return TryFinish();
+  }
+  if (published_) return ClosePrefill(/*drop=*/false);
+  ClosePrefill(/*drop=*/true);
+  const absl::Status cause = Named(worker, status);
+  avoided_.Add(worker, WorkerIsLost(status));
+  if (!Repeatable(status) || attempts_ >= deps_.limits.attempts_max) return End(cause);
+  RetryPrefill(cause);
+}
+
+void GenerateFlow::RetryPrefill(const absl::Status& cause) {
+  if (plan_.decode && attempts_ >= 2 && TryOtherDecodeWorker()) return;
+  PlacementRequest wanted = Wanted(v1::EXECUTION_SPLIT);
+  wanted.numerics_id = prefill_.worker.numerics_id();
+  plan_.prefill = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
+  if (!plan_.prefill) {
+    if (absl::IsResourceExhausted(cause)) return End(cause);
+    if (request_.execution == v1::EXECUTION_SPLIT) {
+      return End(absl::UnavailableError(
+          absl::StrCat("execution SPLIT was asked for, and no other prefill worker is left after ", cause.message())));
+    }
+    if (++replans_ > deps_.limits.replans_max) return End(cause);
+    CloseDecode(/*drop=*/true);
+    return Replan(v1::EXECUTION_LOCAL, cause);
+  }
+  if (!plan_.decode) return OpenPrefill();
+  state_ = FlowState::kOpeningAttempt;
+  wire::DecodeRequest request;
+  request.mutable_attempt()->set_attempt(++attempt_);
+  request.mutable_attempt()->set_sender_instance(plan_.prefill->instance());
+  decode_call_->Send(std::move(request));
+}
+
+// Two prefill workers failed: it may be the link to this decode worker that is cut.
+bool GenerateFlow::TryOtherDecodeWorker() {
+  AvoidedWorkers others = avoided_;
+  others.Add(*plan_.decode, /*lost=*/true);
+  auto plan = Place(deps_.workers->Snapshot(), Wanted(v1::EXECUTION_SPLIT), others);
+  if (!plan.ok() || replans_ >= deps_.limits.replans_max) return false;
+  ++replans_;
+  avoided_.Add(*plan_.decode, /*lost=*/false);
+  CloseDecode(/*drop=*/true);
+  OpenPlan(*std::move(plan));
+  return true;
+}
+
+void GenerateFlow::DecodeFailed(const absl::Status& status) {
+  const Worker worker = decode_.worker;
+  if (state_ == FlowState::kFinishing) {
+    CloseDecode(/*drop=*/false);
+    return TryFinish();
+  }
+  ClosePrefill(/*drop=*/true);
+  CloseDecode(/*drop=*/true);
+  const absl::Status cause = Named(worker, status);
+  avoided_.Add(worker, !reserved_ || WorkerIsLost(status));
+  if (!Repeatable(status)) return End(cause);
+  if (reserved_ && ++replans_ > deps_.limits.replans_max) return End(cause);
+  Replan(request_.execution, cause);
+}
+
+void GenerateFlow::Replan(v1::Execution execution, const absl::Status& cause) {
+  auto plan = Place(deps_.workers->Snapshot(), Wanted(execution), avoided_);
+  if (plan.ok()) return OpenPlan(*std::move(plan));
+  if (absl::IsResourceExhausted(cause)) return End(cause);
+  End(absl::UnavailableError(absl::StrCat(cause.message(), "; then ", plan.status().message())));
+}
+
+void GenerateFlow::ClosePrefill(bool drop) {
+  if (prefill_call_ == nullptr) return;
+  prefill_call_.reset();
+  if (drop) accounting_.Drop(prefill_.entry);
+  output_.ReleaseRuns(0);
+}
+
+void GenerateFlow::CloseDecode(bool drop) {
+  if (decode_call_ == nullptr) return;
+  decode_call_.reset();
+  if (drop) accounting_.Drop(decode_.entry);
+}
+
+void GenerateFlow::Broken(const Call& call, absl::string_view what) {
+  End(absl::InternalError(absl::StrCat(Describe(call.worker), " ", what)));
+}
+
+void GenerateFlow::End(const absl::Status& status) {
+  state_ = FlowState::kDone;
+  prefill_call_.reset();
+  decode_call_.reset();
+  deps_.sink->End(status);
+}
+
+void GenerateFlow::Alive(Call* call, uint64_t beat) {
+  if (!call->beats || beat != call->beat) call->life = deps_.clock->Now();
+  call->beats = true;
+  call->beat = beat;
+}
+
+absl::Status GenerateFlow::CheckLife(const Call& call, bool beats_due) const {
+  if (deps_.workers->Lost(call.worker)) return absl::UnavailableError("its compute loop hangs or it was restarted");
+  const absl::Duration silence = deps_.clock->Now() - call.life;
+  if (beats_due && silence > deps_.limits.life_timeout) {
+    return absl::UnavailableError(absl::StrCat("no sign of life for ", absl::FormatDuration(silence)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kvrelay::router

@@ -1,0 +1,45 @@
+// What the router knows about one worker, and the doors through which flows see all of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "kvrelay/v1/generation.pb.h"
+#include "kvrelay/worker/v1/worker.pb.h"
+
+namespace kvrelay::router {
+
+namespace wire = ::kvrelay::worker::v1;
+
+// A copy of the registry's knowledge at one moment. A plain value.
+struct Worker {
+  v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;
+  std::string address;
+  // Connected, of the router's model, its loop alive, not draining.
+  bool ready = false;
+  std::string problem;               // why it is not ready, in words
+  bool foreign_model = false;        // the problem is that it serves another model file
+  wire::WatchStatusResponse status;  // last report; empty until first connected
+  absl::Duration heartbeat_age;      // since `status.load.beat` last changed; 0 until first connected
+  uint32_t calls = 0;                // calls of this router on it now
+  uint64_t calls_total = 0;          // calls of this router on it so far
+
+  const std::string& instance() const { return status.identity().instance(); }
+  uint64_t epoch() const { return status.identity().epoch(); }
+  const std::string& numerics_id() const { return status.identity().numerics_id(); }
+};
+
+// The workers of a service. Implementations are thread-safe.
+class WorkerDirectory {
+ public:
+  virtual ~WorkerDirectory() = default;
+  // All configured workers, ready or not.
+  virtual std::vector<Worker> Snapshot() const = 0;
+  // Whether calls on this worker should be given up: its loop hangs, or another process took its place. An unknown or
+  // only disconnected worker is not lost: its calls tell for themselves.
+  virtual bool Lost(const Worker& worker) const = 0;
+};
+
+}  // namespace kvrelay::router
