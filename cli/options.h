@@ -1,0 +1,66 @@
+// The command line. Owns all text of --help.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/console.h"
+#include "kvrelay/v1/generation.pb.h"
+
+namespace kvrelay::cli {
+
+// Options that are fields of GenerateRequest, with dashes for underscores. Unset ones are left to the service, which
+// also checks all ranges.
+struct GenerationOptions {
+  std::string request_id;
+  std::string model;
+  std::optional<uint32_t> max_tokens;
+  uint32_t min_tokens = 0;
+  std::optional<float> temperature;
+  uint32_t top_k = 0;
+  std::optional<float> top_p;
+  float min_p = 0;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  std::vector<uint32_t> stop_token_ids;
+  bool ignore_eos = false;
+  v1::Execution execution = v1::EXECUTION_UNSPECIFIED;
+  uint32_t logprobs = 0;
+};
+
+enum class Command { kGenerate, kRun, kChat, kTrace, kTokenize, kDetokenize, kModel, kStatus, kWait };
+
+struct Options {
+  Command command = Command::kStatus;
+  std::string address;
+  int64_t deadline_ms = 0;
+  bool json = false;
+  bool quiet = false;
+
+  std::optional<std::string> prompt;  // the argument; unset or "-": standard input
+  std::vector<uint32_t> token_ids;    // a prompt of ids, or what to detokenize
+  std::string system;                 // a system message before the prompt
+  bool chat = false;                  // the prompt is a user message, not raw text
+  bool compare = false;               // trace: all three executions
+  bool include_control = false;       // detokenize
+  uint32_t timeout_s = 120;           // wait
+  bool all = false;                   // wait: every configured worker
+  GenerationOptions generation;
+};
+
+// Reads the command line into `*options`. Returns the exit code if the program ends here: after --help or --version
+// (0), or at a mistake (2), which is told on `console.err`.
+std::optional<int> ParseOptions(int argc, const char* const* argv, const Console& console, Options* options);
+
+// The address to use: `option` if not empty, else $KVRELAY_ADDRESS, else "grpc" in ./.run/endpoints.json.
+absl::StatusOr<std::string> ResolveAddress(const std::string& option);
+
+// `name` as in --execution; INVALID_ARGUMENT lists the choices.
+absl::StatusOr<v1::Execution> ParseExecution(const std::string& name);
+// "split", "local", "no-cache" or "unspecified".
+const char* ExecutionName(v1::Execution execution);
+
+}  // namespace kvrelay::cli

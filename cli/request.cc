@@ -1,0 +1,99 @@
+#include "cli/request.h"
+
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "cli/text.h"
+#include "common/base/status_macros.h"
+
+namespace kvrelay::cli {
+namespace {
+
+constexpr size_t kMaxPromptBytes = 1 << 20;
+
+std::string ReadAtMost(std::istream& in, size_t limit) {
+  std::string text;
+  char buffer[4096];
+  while (text.size() < limit && in) {
+    in.read(buffer, static_cast<std::streamsize>(std::min(sizeof(buffer), limit - text.size())));
+    text.append(buffer, static_cast<size_t>(in.gcount()));
+  }
+  return text;
+}
+
+bool IsChat(const Options& options) { return options.command == Command::kRun || options.chat; }
+
+}  // namespace
+
+absl::Status CheckUtf8(const std::string& text, const std::string& what) {
+  const std::optional<size_t> offset = FindInvalidUtf8(text);
+  if (!offset) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is not valid UTF-8: see byte ", *offset));
+}
+
+absl::StatusOr<std::string> ReadPrompt(const Options& options, const Console& console) {
+  std::string prompt;
+  if (options.prompt && *options.prompt != "-") {
+    prompt = *options.prompt;
+  } else {
+    if (console.in_is_terminal) console.err << "Type the prompt, then Ctrl-D on an empty line." << std::endl;
+    prompt = ReadAtMost(console.in, kMaxPromptBytes + 1);
+    if (IsChat(options)) prompt = std::string(absl::StripSuffix(prompt, "\n"));
+  }
+  if (prompt.size() > kMaxPromptBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt is longer than ", kMaxPromptBytes, " bytes"));
+  }
+  KV_RETURN_IF_ERROR(CheckUtf8(prompt, "the prompt"));
+  return prompt;
+}
+
+void AddMessage(const std::string& role, const std::string& content, v1::Chat* chat) {
+  v1::ChatMessage* message = chat->add_messages();
+  message->set_role(role);
+  message->set_content(content);
+}
+
+absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& options) {
+  KV_RETURN_IF_ERROR(CheckUtf8(options.request_id, "--request-id"));
+  KV_RETURN_IF_ERROR(CheckUtf8(options.model, "--model"));
+  v1::GenerateRequest request;
+  request.set_request_id(options.request_id);
+  request.set_model(options.model);
+  v1::SamplingParams* sampling = request.mutable_sampling();
+  if (options.temperature) sampling->set_temperature(*options.temperature);
+  sampling->set_top_k(options.top_k);
+  if (options.top_p) sampling->set_top_p(*options.top_p);
+  sampling->set_min_p(options.min_p);
+  if (options.seed) sampling->set_seed(*options.seed);
+  if (options.max_tokens) request.set_max_tokens(*options.max_tokens);
+  request.set_min_tokens(options.min_tokens);
+  for (const std::string& stop : options.stop) {
+    KV_RETURN_IF_ERROR(CheckUtf8(stop, "--stop"));
+    request.add_stop(stop);
+  }
+  request.mutable_stop_token_ids()->Add(options.stop_token_ids.begin(), options.stop_token_ids.end());
+  request.set_ignore_eos(options.ignore_eos);
+  request.set_execution(options.execution);
+  request.set_logprobs(options.logprobs);
+  return request;
+}
+
+absl::StatusOr<v1::GenerateRequest> BuildRequest(const Options& options, const Console& console) {
+  KV_ASSIGN_OR_RETURN(v1::GenerateRequest request, BuildPromptless(options.generation));
+  if (!options.token_ids.empty()) {
+    request.mutable_token_ids()->mutable_ids()->Add(options.token_ids.begin(), options.token_ids.end());
+    return request;
+  }
+  KV_ASSIGN_OR_RETURN(const std::string prompt, ReadPrompt(options, console));
+  if (!IsChat(options)) {
+    request.set_text(prompt);
+    return request;
+  }
+  KV_RETURN_IF_ERROR(CheckUtf8(options.system, "--system"));
+  if (!options.system.empty()) AddMessage("system", options.system, request.mutable_chat());
+  AddMessage("user", prompt, request.mutable_chat());
+  return request;
+}
+
+}  // namespace kvrelay::cli
