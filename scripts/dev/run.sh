@@ -15,17 +15,21 @@ fi
 own_service 1 1 1
 
 # In the background and waited for, so that a signal to this script is acted on at once.
-"$BIN/kvrelay" run --address "$(address_of router-1)" "$@" <&0 &
+setpriv --pdeathsig INT "$BIN/kvrelay" run --address "$(address_of router-1)" "$@" <&0 &
 client=$!
-cancel() { # cancel EXIT_CODE: the client cancels its request and ends; it has had Ctrl-C itself
+cancel() { # cancel EXIT_CODE: waits until the client has cancelled its request
   trap '' INT TERM
   local n
-  for n in $(seq 40); do kill -0 "$client" 2>/dev/null || exit "$1"; sleep 0.05; done
-  kill -KILL "$client" 2>/dev/null
+  for n in $(seq 50); do
+    kill -0 "$client" 2>/dev/null || break
+    # Ctrl-C on a terminal has reached the client by itself; a signal to this script alone has not.
+    [[ $n != 10 ]] || kill -INT "$client"
+    sleep 0.05
+  done
   exit "$1"
 }
 trap 'cancel 130' INT
-trap 'kill -INT "$client"; cancel 143' TERM
+trap 'cancel 143' TERM
 status=0
 wait "$client" || status=$?
 exit "$status"
