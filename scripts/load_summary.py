@@ -20,7 +20,8 @@ def main():
   print(f"{report['count']} streams in {report['total'] / 1e9:.1f} s, {report['rps']:.2f} per second, {errors} errors")
   percentiles = ", ".join(f"p{row['percentage']} {milliseconds(row['latency'])}"
                           for row in report.get("latencyDistribution") or [] if row["percentage"] in (50, 90, 99))
-  print(f"whole streams: mean {milliseconds(report['average'])}, {percentiles}, slowest {milliseconds(report['slowest'])}")
+  print(f"whole streams: mean {milliseconds(report['average'])}, {percentiles}, "
+        f"slowest {milliseconds(report['slowest'])}")
   for text, count in (report.get("errorDistribution") or {}).items():
     print(f"{count} x {text}")
   print(f"report: {sys.argv[1]}")

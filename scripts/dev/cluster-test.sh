@@ -2,10 +2,10 @@
 #
 # usage: ./dev cluster-test [--keep]
 #
-# Builds and loads the image, applies deploy/k8s/base, waits until all pods are Ready, has a prompt answered through the
-# router's Service, and takes the cluster down again (--keep leaves it up). The cluster scripts are in
-# KVRELAY_CLUSTER_SCRIPTS, by default ../shared/cluster: build.sh (once), base-image.sh, up.sh, load-image.sh, kubectl.sh,
-# run.sh, down.sh. Needs root, and the client built (./dev build).
+# Builds and loads the image, applies deploy/k8s/base, waits until all pods are Ready, has a prompt answered through
+# the router's Service, and takes the cluster down again (--keep leaves it up). The cluster scripts are in
+# KVRELAY_CLUSTER_SCRIPTS, by default ../shared/cluster: build.sh (once), base-image.sh, up.sh, load-image.sh,
+# kubectl.sh, run.sh, down.sh. Needs root, and the client built (./dev build).
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 keep=0
@@ -18,7 +18,8 @@ need_programs kvrelay
 kubectl() { "$scripts/kubectl.sh" "$@"; }
 
 "$scripts/build.sh" >/dev/null
-buildah --storage-driver vfs images -q docker.io/library/debian:bookworm-slim >/dev/null 2>&1 || "$scripts/base-image.sh"
+buildah --storage-driver vfs images -q docker.io/library/debian:bookworm-slim >/dev/null 2>&1 ||
+  "$scripts/base-image.sh"
 bash scripts/dev/image.sh
 
 finish() {

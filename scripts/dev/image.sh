@@ -2,8 +2,8 @@
 #
 # usage: ./dev image
 #
-# Builds deploy/Containerfile with buildah (no daemon; vfs storage). The model of ./dev setup goes into the image. Where no
-# registry can be reached, docker.io/library/debian:bookworm-slim must be in buildah's store already.
+# Builds deploy/Containerfile with buildah (no daemon; vfs storage). The model of ./dev setup goes into the image.
+# Where no registry can be reached, docker.io/library/debian:bookworm-slim must be in buildah's store already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 [[ $# == 0 ]] || die "image takes no arguments"
 have buildah || die "buildah is missing (apt-get install --no-install-recommends buildah)"

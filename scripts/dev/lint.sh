@@ -2,9 +2,9 @@
 #
 # usage: ./dev lint [--fix]
 #
-# Runs clang-format over all tracked C++ files (--fix rewrites them), buf lint over proto/ (buf comes from the Python package
-# buf-bin, into build/lint), the layering check with its self-test, and shellcheck over the scripts where it is installed.
-# Fails if any of them has something to say; what is not installed is named.
+# Runs clang-format over all tracked C++ files (--fix rewrites them), buf lint over proto/ (buf comes from the Python
+# package buf-bin, into build/lint), the layering check with its self-test, and shellcheck over the scripts where it
+# is installed. Fails if any of them has something to say; what is not installed is named.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 fix=0
@@ -29,7 +29,8 @@ format() { # names the files that clang-format would change
 buf_lint() {
   local venv=$BUILD/lint
   if [[ ! -x $venv/bin/buf ]]; then
-    python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q --disable-pip-version-check buf-bin==1.75.0 || return 1
+    python3 -m venv "$venv" || return 1
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check buf-bin==1.75.0 || return 1
   fi
   (cd proto && "$venv/bin/buf" lint)
 }

@@ -1,7 +1,7 @@
 # Starting and stopping the processes of a local service; sourced by up, down, run and load.
 #
-# State in $RUN: <role>-<n>.pid, .log and .port (host:port, written by the process itself once it listens), n from 1, and
-# endpoints.json.
+# State in $RUN: <role>-<n>.pid, .log and .port (host:port, written by the process itself once it listens), n from 1,
+# and endpoints.json.
 START_TIMEOUT_S=${KVRELAY_START_TIMEOUT_S:-60}
 STOP_TIMEOUT_S=${KVRELAY_STOP_TIMEOUT_S:-10}
 
@@ -13,8 +13,8 @@ is_ours() {
   [[ ${program##*/} == "kvrelay-${1%-*}"* ]] || grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$2/status"
 }
 
-# start_process NAME ARGUMENT...: starts kvrelay-<role> in a session of its own, so that Ctrl-C reaches it only through us.
-# With KVRELAY_TIED=1 it also ends when this shell dies in whatever way.
+# start_process NAME ARGUMENT...: starts kvrelay-<role> in a session of its own, so that Ctrl-C reaches it only
+# through us. With KVRELAY_TIED=1 it also ends when this shell dies in whatever way.
 start_process() {
   local name=$1 role=${1%-*} tie=()
   shift
@@ -58,7 +58,8 @@ names() { seq -f "$1-%.0f" 1 "$2"; }
 write_endpoints() {
   local name entries=()
   for name in "$@"; do
-    entries+=("{\"role\": \"${name%-*}\", \"instance\": \"$name\", \"address\": \"$(address_of "$name")\", \"pid\": $(cat "$RUN/$name.pid")}")
+    entries+=("$(printf '{"role": "%s", "instance": "%s", "address": "%s", "pid": %s}' \
+      "${name%-*}" "$name" "$(address_of "$name")" "$(cat "$RUN/$name.pid")")")
   done
   local list
   list=$(printf ',\n  %s' "${entries[@]}")

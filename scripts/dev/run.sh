@@ -2,8 +2,8 @@
 #
 # usage: ./dev run "PROMPT" [ARGUMENTS of `kvrelay run`]
 #
-# Sets up and builds if needed, starts one prefill worker, one decode worker and one router on free loopback ports, streams
-# the answer, prints one line of figures, and stops the processes again, also on Ctrl-C and on failure.
+# Sets up and builds if needed, starts one prefill worker, one decode worker and one router on free loopback ports,
+# streams the answer, prints one line of figures, and stops the processes again, also on Ctrl-C and on failure.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 source "$KVRELAY_ROOT/scripts/dev/processes.sh"
 [[ $# -ge 1 ]] || die 'a prompt is wanted: ./dev run "What is the capital of France?"'

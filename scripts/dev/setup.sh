@@ -2,9 +2,10 @@
 #
 # usage: ./dev setup
 #
-# Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), and rustc-web and cargo-web
-# when there is no cargo 1.85 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to models/ and checks
-# its SHA-256. Does nothing when all is there. With KVRELAY_MODEL=FILE set, that file is used and none is fetched.
+# Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), and rustc-web and
+# cargo-web when there is no cargo 1.85 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
+# models/ and checks its SHA-256. Does nothing when all is there. With KVRELAY_MODEL=FILE set, that file is used and
+# none is fetched.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 [[ $# == 0 ]] || die "setup takes no arguments"
 

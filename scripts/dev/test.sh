@@ -2,9 +2,10 @@
 #
 # usage: ./dev test [--filter REGEX] [--preset release|dev|asan|tsan]
 #
-# Sets up if needed, builds, and runs the tests through ctest, two at a time (those that need the machine for themselves say
-# so). Prints the time of every suite and a last line with the outcome; the exit code is 0 only if all passed. --filter
-# runs the suites whose name matches: test_kv, check_layers, e2e_split and so on. The layering check is one of them.
+# Sets up if needed, builds, and runs the tests through ctest, two at a time (those that need the machine for
+# themselves say so). Prints the time of every suite and a last line with the outcome; the exit code is 0 only if all
+# passed. --filter runs the suites whose name matches: test_kv, check_layers, e2e_split and so on. The layering check
+# is one of them.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 preset=release filter=.

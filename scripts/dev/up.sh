@@ -2,10 +2,12 @@
 #
 # usage: ./dev up [--prefill P] [--decode D] [--routers R]        (1 each by default; P may be 0)
 #
-# Starts the processes on free loopback ports, waits until the routers see their workers, and writes .run/endpoints.json:
+# Starts the processes on free loopback ports, waits until the routers see their workers, and writes
+# .run/endpoints.json:
 #   {"grpc": "host:port", "http": null, "metrics": null,
 #    "processes": [{"role": "prefill", "instance": "prefill-1", "address": "host:port", "pid": 1}]}
-# `grpc` is the first router. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. Refuses when a service is up already.
+# `grpc` is the first router. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. Refuses when a service is up
+# already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 source "$KVRELAY_ROOT/scripts/dev/processes.sh"
 
