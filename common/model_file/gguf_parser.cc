@@ -44,76 +44,81 @@ absl::Status CheckCount(const char* what, uint64_t count, uint64_t limit, uint64
 }
 
 template <typename T, typename Wide>
-absl::StatusOr<MetadataValue> ReadAs(ByteReader& in) {
+absl::Status ReadAs(ByteReader& in, MetadataValue& out) {
   KV_ASSIGN_OR_RETURN(const T value, in.ReadNumber<T>());
-  return MetadataValue(static_cast<Wide>(value));
+  out.emplace<Wide>(value);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<MetadataValue> ReadBool(ByteReader& in) {
+absl::Status ReadBool(ByteReader& in, MetadataValue& out) {
   KV_ASSIGN_OR_RETURN(const uint8_t value, in.ReadNumber<uint8_t>());
   if (value > 1) return Unsound("a bool must be 0 or 1, not ", uint32_t{value});
-  return MetadataValue(value == 1);
+  out = value == 1;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<MetadataValue> ReadStringArray(ByteReader& in, uint64_t count) {
+absl::Status ReadStringArray(ByteReader& in, uint64_t count, MetadataValue& out) {
   KV_RETURN_IF_ERROR(CheckCount("strings", count, kMaxHeadBytes, 8, in.remaining()));
-  Strings strings;
+  Strings& strings = out.emplace<Strings>();
   strings.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     KV_ASSIGN_OR_RETURN(std::string text, in.ReadString(kMaxHeadBytes));
     strings.push_back(std::move(text));
   }
-  return MetadataValue(std::move(strings));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<MetadataValue> ReadArray(ByteReader& in) {
+absl::Status ReadArray(ByteReader& in, MetadataValue& out) {
   KV_ASSIGN_OR_RETURN(const uint32_t number, in.ReadNumber<uint32_t>());
   KV_ASSIGN_OR_RETURN(const uint64_t count, in.ReadNumber<uint64_t>());
   const auto type = static_cast<ValueType>(number);
-  if (type == ValueType::kString) return ReadStringArray(in, count);
+  if (type == ValueType::kString) return ReadStringArray(in, count, out);
   if (type == ValueType::kArray) return Unsound("arrays of arrays are not supported");
   const size_t size = NumberBytes(type);
   if (size == 0) return Unsound("unknown array element type ", number);
   KV_RETURN_IF_ERROR(CheckCount("array elements", count, kMaxHeadBytes, size, in.remaining()));
-  NumberArray array = {.type = type, .bytes = std::vector<std::byte>(count * size)};
+  NumberArray& array = out.emplace<NumberArray>();
+  array.type = type;
+  array.bytes.resize(count * size);
   KV_RETURN_IF_ERROR(in.Read(array.bytes.data(), array.bytes.size()));
   const auto is_no_bool = [](std::byte value) { return value > std::byte{1}; };
   if (type == ValueType::kBool && std::any_of(array.bytes.begin(), array.bytes.end(), is_no_bool)) {
     return Unsound("a bool in an array must be 0 or 1");
   }
-  return MetadataValue(std::move(array));
+  return absl::OkStatus();
 }
 
-absl::StatusOr<MetadataValue> ReadValue(ByteReader& in) {
+absl::Status ReadValue(ByteReader& in, MetadataValue& out) {
   KV_ASSIGN_OR_RETURN(const uint32_t number, in.ReadNumber<uint32_t>());
   switch (static_cast<ValueType>(number)) {
     case ValueType::kUint8:
-      return ReadAs<uint8_t, uint64_t>(in);
+      return ReadAs<uint8_t, uint64_t>(in, out);
     case ValueType::kInt8:
-      return ReadAs<int8_t, int64_t>(in);
+      return ReadAs<int8_t, int64_t>(in, out);
     case ValueType::kUint16:
-      return ReadAs<uint16_t, uint64_t>(in);
+      return ReadAs<uint16_t, uint64_t>(in, out);
     case ValueType::kInt16:
-      return ReadAs<int16_t, int64_t>(in);
+      return ReadAs<int16_t, int64_t>(in, out);
     case ValueType::kUint32:
-      return ReadAs<uint32_t, uint64_t>(in);
+      return ReadAs<uint32_t, uint64_t>(in, out);
     case ValueType::kInt32:
-      return ReadAs<int32_t, int64_t>(in);
+      return ReadAs<int32_t, int64_t>(in, out);
     case ValueType::kUint64:
-      return ReadAs<uint64_t, uint64_t>(in);
+      return ReadAs<uint64_t, uint64_t>(in, out);
     case ValueType::kInt64:
-      return ReadAs<int64_t, int64_t>(in);
+      return ReadAs<int64_t, int64_t>(in, out);
     case ValueType::kFloat32:
-      return ReadAs<float, double>(in);
+      return ReadAs<float, double>(in, out);
     case ValueType::kFloat64:
-      return ReadAs<double, double>(in);
+      return ReadAs<double, double>(in, out);
     case ValueType::kBool:
-      return ReadBool(in);
+      return ReadBool(in, out);
     case ValueType::kArray:
-      return ReadArray(in);
+      return ReadArray(in, out);
     case ValueType::kString: {
       KV_ASSIGN_OR_RETURN(std::string text, in.ReadString(kMaxHeadBytes));
-      return MetadataValue(std::move(text));
+      out = std::move(text);
+      return absl::OkStatus();
     }
   }
   return Unsound("unknown value type ", number);
@@ -122,11 +127,10 @@ absl::StatusOr<MetadataValue> ReadValue(ByteReader& in) {
 absl::Status ReadPair(ByteReader& in, Metadata& metadata) {
   KV_ASSIGN_OR_RETURN(std::string key, in.ReadString(kMaxKeyBytes));
   if (key.empty()) return Unsound("an empty key");
-  absl::StatusOr<MetadataValue> value = ReadValue(in);
-  if (!value.ok()) return In(absl::StrCat("key ", Quoted(key)), value.status());
-  const auto [place, inserted] = metadata.try_emplace(std::move(key), *std::move(value));
+  const auto [place, inserted] = metadata.try_emplace(std::move(key));
   if (!inserted) return Unsound("key ", Quoted(place->first), " appears twice");
-  return absl::OkStatus();
+  const absl::Status status = ReadValue(in, place->second);
+  return status.ok() ? status : In(absl::StrCat("key ", Quoted(place->first)), status);
 }
 
 absl::StatusOr<uint64_t> AlignmentOf(const Metadata& metadata) {

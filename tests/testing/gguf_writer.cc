@@ -55,7 +55,7 @@ void GgufWriter::AddRawArray(const std::string& key, uint32_t element_type, uint
 }
 
 void GgufWriter::AddTensor(const std::string& name, model_file::TensorType type, const std::vector<uint64_t>& dims,
-                           std::string data, const TensorLies& lies) {
+                           std::string data, const GgufTensorLies& lies) {
   tensors_.push_back({name, static_cast<uint32_t>(type), dims, std::move(data), lies});
 }
 

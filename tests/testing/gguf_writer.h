@@ -16,20 +16,21 @@
 
 namespace kvrelay::testing {
 
+// What the file says when that is not the truth. Names refer to the grammar in gguf_parser.h.
+struct GgufLies {
+  std::string magic = "GGUF";
+  uint32_t version = 3;
+  std::optional<uint64_t> tensor_count, key_count;
+};
+struct GgufTensorLies {
+  std::optional<std::vector<uint64_t>> dims = std::nullopt;
+  std::optional<uint32_t> dim_count = std::nullopt;
+  std::optional<uint32_t> type = std::nullopt;
+  std::optional<uint64_t> offset = std::nullopt;
+};
+
 class GgufWriter {
  public:
-  // What the file says when that is not the truth. Names refer to the grammar in gguf_parser.h.
-  struct Lies {
-    std::string magic = "GGUF";
-    uint32_t version = 3;
-    std::optional<uint64_t> tensor_count, key_count;
-  };
-  struct TensorLies {
-    std::optional<std::vector<uint64_t>> dims;
-    std::optional<uint32_t> dim_count, type;
-    std::optional<uint64_t> offset;
-  };
-
   // Metadata, in the order of the calls.
   void AddUint8(const std::string& key, uint8_t value) { AddNumber(key, model_file::ValueType::kUint8, value); }
   void AddInt8(const std::string& key, int8_t value) { AddNumber(key, model_file::ValueType::kInt8, value); }
@@ -60,11 +61,11 @@ class GgufWriter {
 
   // `data` is the tensor's bytes in the file's form.
   void AddTensor(const std::string& name, model_file::TensorType type, const std::vector<uint64_t>& dims,
-                 std::string data, const TensorLies& lies = {});
+                 std::string data, const GgufTensorLies& lies = {});
 
   // Of the data and of every tensor in it; writes no metadata key. Default 32.
   void SetAlignment(uint64_t alignment) { alignment_ = alignment; }
-  Lies& lies() { return lies_; }
+  GgufLies& lies() { return lies_; }
 
   // Bytes up to where the data starts, and the whole file.
   std::string Head() const;
@@ -78,7 +79,7 @@ class GgufWriter {
     uint32_t type;
     std::vector<uint64_t> dims;
     std::string data;
-    TensorLies lies;
+    GgufTensorLies lies;
   };
 
   template <typename T>
@@ -86,7 +87,7 @@ class GgufWriter {
     AddRaw(key, static_cast<uint32_t>(type), std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
   }
 
-  Lies lies_;
+  GgufLies lies_;
   uint64_t alignment_ = 32;
   struct Pair {
     std::string key;
