@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "common/kernels/kernels.h"
+#include "common/kernels/kernel_types.h"
 
 namespace kvrelay::kernels {
 

@@ -1,13 +1,12 @@
-// Instruction sets that the native kernels exist for. All give the same bits; only speed differs.
+// Names and detection of the instruction sets that the native kernels exist for.
 #pragma once
 
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "common/kernels/kernel_types.h"
 
 namespace kvrelay::kernels {
-
-enum class Isa { kScalar, kAvx2, kAvx512Vnni };
 
 // "scalar", "avx2" (AVX2 + FMA + F16C), "avx512vnni" (AVX-512 F, BW, VL, DQ + VNNI).
 std::string_view IsaName(Isa isa);

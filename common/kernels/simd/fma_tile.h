@@ -4,7 +4,7 @@
 // Written once against the vector types of one instruction set.
 #pragma once
 
-#include "common/kernels/kernels.h"
+#include "common/kernels/kernel_types.h"
 #include KVRELAY_VECTOR_HEADER
 
 namespace kvrelay::kernels::KVRELAY_ISA {

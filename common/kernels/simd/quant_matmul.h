@@ -6,7 +6,7 @@
 // kLanes outputs that one integer dot product gives: a unit, or half of one.
 #pragma once
 
-#include "common/kernels/kernels.h"
+#include "common/kernels/kernel_types.h"
 #include "common/kernels/packed_layout.h"
 #include KVRELAY_VECTOR_HEADER
 

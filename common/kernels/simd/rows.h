@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/kernels/exp_polynomial.h"
-#include "common/kernels/kernels.h"
+#include "common/kernels/kernel_types.h"
 #include KVRELAY_VECTOR_HEADER
 
 namespace kvrelay::kernels::KVRELAY_ISA {

@@ -1,7 +1,7 @@
 // The sets that are compiled into this program.
 #pragma once
 
-#include "common/kernels/kernels.h"
+#include "common/kernels/kernel_types.h"
 
 namespace kvrelay::kernels {
 

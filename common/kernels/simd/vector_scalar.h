@@ -14,9 +14,9 @@ namespace {
 
 // Outputs that an integer dot product handles at once.
 constexpr int kLanes = 16;
-// Rows of a float tile, and of an integer one.
-constexpr int kFloatTileRows = 4;
-constexpr int kQuantTileRows = 4;
+// Rows of a float tile, and of an integer one: small, for arrays fill no registers.
+constexpr int kFloatTileRows = 2;
+constexpr int kQuantTileRows = 2;
 
 struct F32x16 {
   float v[16];

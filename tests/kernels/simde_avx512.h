@@ -1,0 +1,10 @@
+// The AVX-512 kernels on emulated instructions. They need AVX2.
+#pragma once
+
+#include "common/kernels/kernel_types.h"
+
+namespace kvrelay::kernels {
+
+extern const Kernels kSimdeAvx512Kernels;
+
+}  // namespace kvrelay::kernels

@@ -1,0 +1,279 @@
+#include "tests/reference/reference_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "common/kernels/math.h"
+
+namespace kvrelay::reference {
+namespace {
+
+using kernels::kQuantBlock;
+using model_file::TensorType;
+
+constexpr double kHalfUlp = 0x1p-24;  // largest relative error of one rounding
+constexpr double kTiny =
+    32 * std::numeric_limits<float>::denorm_min();  // and the absolute one where results are denormal
+
+uint16_t ReadHalf(const std::byte* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof(half));
+  return half;
+}
+
+// A block of 32 file weights as d * q + m.
+struct Block {
+  float d = 0;
+  float m = 0;
+  std::array<int, kQuantBlock> q;
+};
+
+Block ReadBlock(TensorType type, absl::Span<const std::byte> weights, size_t b) {
+  Block block;
+  if (type == TensorType::kQ4_1) {
+    const std::byte* p = weights.data() + b * 20;
+    block.d = static_cast<float>(HalfValue(ReadHalf(p)));
+    block.m = static_cast<float>(HalfValue(ReadHalf(p + 2)));
+    for (int i = 0; i < 16; ++i) {
+      block.q[i] = static_cast<int>(p[4 + i] & std::byte{15});
+      block.q[i + 16] = static_cast<int>(p[4 + i] >> 4);
+    }
+  } else {
+    const std::byte* p = weights.data() + b * 34;
+    block.d = static_cast<float>(HalfValue(ReadHalf(p)));
+    for (int i = 0; i < 32; ++i) block.q[i] = static_cast<int8_t>(p[2 + i]);
+  }
+  return block;
+}
+
+float FloatWeight(TensorType type, const std::byte* weights, size_t k) {
+  if (type == TensorType::kF32) {
+    float value;
+    std::memcpy(&value, weights + 4 * k, sizeof(value));
+    return value;
+  }
+  const uint16_t bits = ReadHalf(weights + 2 * k);
+  if (type == TensorType::kF16) return static_cast<float>(HalfValue(bits));
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// Sum of 16 lanes by the canonical tree.
+float FoldLanes(std::array<float, 16> lanes) {
+  for (int width = 8; width >= 1; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] = lanes[i] + lanes[i + width];
+  }
+  return lanes[0];
+}
+
+// Softmax over positions begin..end-1, by blocks of 64, and the values that it weighs.
+struct RangeSum {
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  std::vector<float> acc;
+};
+
+void AddBlock(const History& history, absl::Span<const float> q, int begin, int end, float scale, RangeSum& range) {
+  const size_t dim = static_cast<size_t>(history.head_dim);
+  std::vector<float> p;
+  float block_max = -std::numeric_limits<float>::infinity();
+  for (int i = begin; i < end; ++i) {
+    float score = 0;
+    for (size_t j = 0; j < dim; ++j) score = std::fma(q[j], history.k[i * dim + j], score);
+    p.push_back(score * scale);
+    block_max = std::max(block_max, p.back());
+  }
+  const float new_max = std::max(range.max, block_max);
+  const float rescale = kernels::Exp(range.max - new_max);
+  std::array<float, 16> lanes = {};
+  for (size_t i = 0; i < p.size(); ++i) {
+    p[i] = kernels::Exp(p[i] - new_max);
+    lanes[i % 16] += p[i];
+  }
+  range.max = new_max;
+  range.sum = std::fma(range.sum, rescale, FoldLanes(lanes));
+  for (size_t j = 0; j < dim; ++j) {
+    float acc = range.acc[j] * rescale;
+    for (int i = begin; i < end; ++i) acc = std::fma(p[i - begin], history.v[i * dim + j], acc);
+    range.acc[j] = acc;
+  }
+}
+
+}  // namespace
+
+double HalfValue(uint16_t half) {
+  const int exponent = (half >> 10) & 31;
+  const int mantissa = half & 1023;
+  const double sign = (half & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31) {
+    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+QuantizedActivations::QuantizedActivations(int rows, int inputs)
+    : q(static_cast<size_t>(rows) * inputs),
+      d(static_cast<size_t>(rows) * inputs / kQuantBlock),
+      d_sum(d.size()),
+      sum(d.size()) {}
+
+kernels::QuantizedRows QuantizedActivations::View() { return {q.data(), d.data(), d_sum.data(), sum.data()}; }
+
+QuantizedActivations Quantize(absl::Span<const float> x, int rows, int inputs) {
+  QuantizedActivations out(rows, inputs);
+  for (size_t b = 0; b < out.d.size(); ++b) {
+    const float* values = x.data() + b * kQuantBlock;
+    float max = 0;
+    for (int i = 0; i < kQuantBlock; ++i) max = std::max(max, std::abs(values[i]));
+    const float d = max / 127.0f;
+    if (d < std::numeric_limits<float>::min()) continue;  // counts as zero
+    const float inverse = 1.0f / d;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      const float rounded = std::nearbyint(values[i] * inverse);
+      const int q = static_cast<int>(std::clamp(rounded, -127.0f, 127.0f));
+      out.q[b * kQuantBlock + i] = static_cast<int8_t>(q);
+      out.sum[b] += q;
+    }
+    out.d[b] = d;
+    out.d_sum[b] = d * static_cast<float>(out.sum[b]);
+  }
+  return out;
+}
+
+Bounded DotDouble(TensorType type, absl::Span<const std::byte> weights, absl::Span<const float> x) {
+  double sum = 0;
+  double magnitude = 0;
+  for (size_t k = 0; k < x.size(); ++k) {
+    const double product = static_cast<double>(FloatWeight(type, weights.data(), k)) * x[k];
+    sum += product;
+    magnitude += std::abs(product);
+  }
+  // One rounding per step, of a partial sum that `magnitude` bounds.
+  return {sum, static_cast<double>(x.size()) * kHalfUlp * magnitude + kTiny};
+}
+
+Bounded QuantDotDouble(TensorType type, absl::Span<const std::byte> weights, const kernels::QuantizedRows& x, int row,
+                       int inputs) {
+  const size_t blocks = static_cast<size_t>(inputs / kQuantBlock);
+  double sum = 0;
+  double magnitude = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    const Block block = ReadBlock(type, weights, b);
+    const size_t at = row * blocks + b;
+    double products = 0;
+    double q_sum = 0;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      products += block.q[i] * x.q[at * kQuantBlock + i];
+      q_sum += x.q[at * kQuantBlock + i];
+    }
+    const double scaled = products * block.d * x.d[at];
+    const double minimum = q_sum * block.m * x.d[at];
+    sum += scaled + minimum;
+    magnitude += std::abs(scaled) + std::abs(minimum);
+  }
+  // Two sums per block, and the roundings of d_w * d_x and of d_sum.
+  return {sum, static_cast<double>(2 * blocks + 2) * kHalfUlp * magnitude + kTiny};
+}
+
+float DotContract(TensorType type, absl::Span<const std::byte> weights, absl::Span<const float> x) {
+  float acc = 0;
+  for (size_t k = 0; k < x.size(); ++k) acc = std::fma(FloatWeight(type, weights.data(), k), x[k], acc);
+  return acc;
+}
+
+float QuantDotContract(TensorType type, absl::Span<const std::byte> weights, const kernels::QuantizedRows& x, int row,
+                       int inputs) {
+  const size_t blocks = static_cast<size_t>(inputs / kQuantBlock);
+  float acc = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    const Block block = ReadBlock(type, weights, b);
+    const size_t at = row * blocks + b;
+    int products = 0;
+    for (int i = 0; i < kQuantBlock; ++i) products += block.q[i] * x.q[at * kQuantBlock + i];
+    acc = std::fma(static_cast<float>(products), block.d * x.d[at], acc);
+    if (type == TensorType::kQ4_1) acc = std::fma(block.m, x.d_sum[at], acc);
+  }
+  return acc;
+}
+
+float RmsNormContract(absl::Span<const float> x, absl::Span<const float> weight, float eps, size_t i) {
+  std::array<float, 16> lanes = {};
+  for (size_t j = 0; j < x.size(); ++j) lanes[j % 16] = std::fma(x[j], x[j], lanes[j % 16]);
+  const float inverse = 1.0f / std::sqrt(FoldLanes(lanes) / static_cast<float>(x.size()) + eps);
+  return (x[i] * inverse) * weight[i];
+}
+
+Bounded RmsNormDouble(absl::Span<const float> x, absl::Span<const float> weight, float eps, size_t i) {
+  double sum = 0;
+  for (const float value : x) sum += static_cast<double>(value) * value;
+  const double value = x[i] / std::sqrt(sum / static_cast<double>(x.size()) + eps) * weight[i];
+  // The sum is of like signs: each of its roundings is relative. About six more follow.
+  return {value, (static_cast<double>(x.size()) + 6) * kHalfUlp * std::abs(value) + kTiny};
+}
+
+Bounded SwiGluDouble(float gate, float up) {
+  const double value = gate / (1 + std::exp(-static_cast<double>(gate))) * up;
+  // Exp is within 2 ulp (4 half ulps) and infinite where the true result is below 1e-36; three roundings follow.
+  return {value, 7 * kHalfUlp * std::abs(value) + 1e-36 * std::abs(up) + kTiny};
+}
+
+std::vector<float> AttentionContract(const History& history, absl::Span<const float> q, int positions, float scale) {
+  const size_t dim = static_cast<size_t>(history.head_dim);
+  RangeSum total;
+  total.acc.assign(dim, 0);
+  for (int begin = 0; begin < positions; begin += kernels::kRangePositions) {
+    RangeSum range;
+    range.acc.assign(dim, 0);
+    const int range_end = std::min(positions, begin + kernels::kRangePositions);
+    for (int block = begin; block < range_end; block += kernels::kBlockPositions) {
+      AddBlock(history, q, block, std::min(range_end, block + kernels::kBlockPositions), scale, range);
+    }
+    const float new_max = std::max(total.max, range.max);
+    const float a = kernels::Exp(total.max - new_max);
+    const float b = kernels::Exp(range.max - new_max);
+    total.max = new_max;
+    total.sum = std::fma(total.sum, a, range.sum * b);
+    for (size_t j = 0; j < dim; ++j) total.acc[j] = std::fma(total.acc[j], a, range.acc[j] * b);
+  }
+  for (float& value : total.acc) value /= total.sum;
+  return total.acc;
+}
+
+std::vector<Bounded> AttentionDouble(const History& history, absl::Span<const float> q, int positions, float scale) {
+  const size_t dim = static_cast<size_t>(history.head_dim);
+  std::vector<double> scores;
+  double score_error = 0;
+  for (int i = 0; i < positions; ++i) {
+    double sum = 0;
+    double magnitude = 0;
+    for (size_t j = 0; j < dim; ++j) {
+      const double product = static_cast<double>(q[j]) * history.k[i * dim + j];
+      sum += product;
+      magnitude += std::abs(product);
+    }
+    scores.push_back(sum * scale);
+    score_error = std::max(score_error, static_cast<double>(dim + 2) * kHalfUlp * magnitude * scale);
+  }
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double weight_sum = 0;
+  for (double& score : scores) weight_sum += score = std::exp(score - max);
+  // Each weight is off by the errors of its score and of the maximum, an exp and rescalings; then come the sums.
+  const double relative = 2 * score_error + (positions + 8.0 * (positions / 64 + 2)) * kHalfUlp;
+  std::vector<Bounded> out(dim);
+  for (size_t j = 0; j < dim; ++j) {
+    double sum = 0;
+    double magnitude = 0;
+    for (int i = 0; i < positions; ++i) {
+      sum += scores[i] / weight_sum * history.v[i * dim + j];
+      magnitude += scores[i] / weight_sum * std::abs(history.v[i * dim + j]);
+    }
+    out[j] = {sum, 2 * relative * magnitude + kTiny};
+  }
+  return out;
+}
+
+}  // namespace kvrelay::reference
