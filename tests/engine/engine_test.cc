@@ -1,0 +1,272 @@
+// The engine on a tiny model: the article's table, accounting, endings, cancellation, room.
+#include "common/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/kernels/isa.h"
+#include "common/model_file/gguf.h"
+#include "tests/testing/memory_file.h"
+#include "tests/testing/tiny_model.h"
+
+namespace kvrelay::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+const model::Model& TinyModel() {
+  static const model::Model* const model = [] {
+    const testing::MemoryFile memory(testing::TinyModelBytes({}));
+    auto file = model_file::GgufFile::Open(memory.path());
+    return model::Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa())->release();
+  }();
+  return *model;
+}
+
+std::unique_ptr<Engine> MakeEngine(EngineOptions options = {}) {
+  if (options.kv_blocks == 1) options.kv_blocks = 64;
+  auto engine = Engine::Create(&TinyModel(), options, Clock::Real());
+  EXPECT_TRUE(engine.ok()) << engine.status();
+  return *std::move(engine);
+}
+
+SessionSpec Spec(int prompt, uint32_t max_tokens, KvSource source = KvSource::kComputed) {
+  SessionSpec spec;
+  for (int i = 0; i < prompt; ++i) spec.tokens.push_back(3 + i * 13 % 200);
+  spec.prompt_length = prompt;
+  spec.end_rule.max_tokens = max_tokens;
+  spec.source = source;
+  return spec;
+}
+
+class Recorder : public SessionListener {
+ public:
+  void OnBeat(uint64_t, bool, uint32_t) override { beats.fetch_add(1); }
+  void OnSelected(const SelectedToken& token) override {
+    {
+      absl::MutexLock lock(&mutex);
+      tokens.push_back(token);
+    }
+    if (!first.HasBeenNotified()) first.Notify();
+  }
+  void OnEnded(const absl::Status& s, sampling::EndReason r, const PositionCounts& c) override {
+    status = s;
+    reason = r;
+    counts = c;
+    done.Notify();
+  }
+  std::vector<int32_t> Ids() const {
+    std::vector<int32_t> ids;
+    for (const SelectedToken& t : tokens) ids.push_back(t.selection.token);
+    return ids;
+  }
+  absl::Mutex mutex;
+  std::vector<SelectedToken> tokens;
+  absl::Status status;
+  sampling::EndReason reason{};
+  PositionCounts counts;
+  std::atomic<int> beats = 0;
+  absl::Notification first, done;
+};
+
+std::shared_ptr<Recorder> RunToEnd(Engine& engine, SessionSpec spec) {
+  auto recorder = std::make_shared<Recorder>();
+  auto session = engine.Reserve(std::move(spec));
+  EXPECT_TRUE(session.ok()) << session.status();
+  engine.Start(*std::move(session), recorder);
+  recorder->done.WaitForNotification();
+  return recorder;
+}
+
+// The worked example of the founding article: three prompt tokens, three runs.
+TEST(Engine, WorkedExampleWithCache) {
+  auto engine = MakeEngine();
+  const auto r = RunToEnd(*engine, Spec(3, 3));
+  ASSERT_EQ(r->tokens.size(), 3u);
+  const uint32_t expected[3][6] = {{0, 3, 3, 3, 3, 6}, {3, 4, 1, 4, 4, 4}, {4, 5, 1, 5, 5, 5}};
+  for (int i = 0; i < 3; ++i) {
+    const SelectedToken& t = r->tokens[i];
+    EXPECT_EQ(t.run.first_position, expected[i][0]);
+    EXPECT_EQ(t.run.end_position, expected[i][1]);
+    EXPECT_EQ(t.run.computed, expected[i][2]);
+    EXPECT_EQ(t.run.recomputed, 0u);
+    EXPECT_EQ(t.run.appended, expected[i][2]);
+    EXPECT_EQ(t.run.positions_read, expected[i][3]);
+    EXPECT_EQ(t.counts.kv_ready, expected[i][4]);
+    EXPECT_EQ(t.run.attention_pairs, expected[i][5]);
+  }
+  EXPECT_EQ(r->reason, sampling::EndReason::kLength);
+  EXPECT_EQ(r->counts.computed, 5u) << "the last token never gets KV";
+}
+
+TEST(Engine, WorkedExampleWithoutCache) {
+  auto engine = MakeEngine();
+  const auto r = RunToEnd(*engine, Spec(3, 3, KvSource::kNoCache));
+  ASSERT_EQ(r->tokens.size(), 3u);
+  const uint32_t recomputed[] = {0, 3, 4}, first_time[] = {3, 1, 1};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(r->tokens[i].run.computed, first_time[i]);
+    EXPECT_EQ(r->tokens[i].run.recomputed, recomputed[i]);
+    EXPECT_EQ(r->tokens[i].counts.kv_ready, 0u);
+    EXPECT_EQ(r->tokens[i].run.first_position, 0u);
+  }
+  EXPECT_EQ(r->counts.computed, 12u);
+  EXPECT_EQ(r->counts.recomputed, 7u);
+  EXPECT_EQ(r->counts.discarded, 12u);
+  EXPECT_EQ(r->Ids(), RunToEnd(*engine, Spec(3, 3))->Ids()) << "the cache changes no token";
+}
+
+TEST(Engine, StopsAfterFirstForAPrefill) {
+  auto engine = MakeEngine({.prefill_chunk = 16});
+  SessionSpec spec = Spec(100, 50);
+  spec.stop_after_first = true;
+  const auto r = RunToEnd(*engine, std::move(spec));
+  EXPECT_EQ(r->tokens.size(), 1u);
+  EXPECT_TRUE(r->status.ok());
+  EXPECT_EQ(r->reason, sampling::EndReason::kNone);
+  EXPECT_EQ(r->counts.kv_ready, 100u);
+}
+
+TEST(Engine, EndTokensEndAndMinTokensHoldThemBack) {
+  auto engine = MakeEngine();
+  const std::vector<int32_t> free = RunToEnd(*engine, Spec(5, 20))->Ids();
+  SessionSpec stopping = Spec(5, 20);
+  stopping.end_rule.stop_ids = {free[4]};
+  const size_t first = std::find(free.begin(), free.end(), free[4]) - free.begin();
+  auto r = RunToEnd(*engine, stopping);
+  EXPECT_EQ(r->Ids(), std::vector<int32_t>(free.begin(), free.begin() + first + 1));
+  EXPECT_EQ(r->reason, sampling::EndReason::kStopToken);
+  stopping.end_rule.min_tokens = 15;
+  r = RunToEnd(*engine, stopping);
+  EXPECT_GE(r->tokens.size(), 16u);
+  for (int i = 0; i < 15; ++i) EXPECT_NE(r->Ids()[i], free[4]) << i;
+}
+
+TEST(Engine, HistoryContinuesWithTheSameTokens) {
+  auto engine = MakeEngine();
+  SessionSpec spec = Spec(9, 12);
+  spec.sampling = {.temperature = 1.0f, .seed = 99};
+  const auto whole = RunToEnd(*engine, spec)->Ids();
+  SessionSpec resumed = spec;
+  resumed.tokens.insert(resumed.tokens.end(), whole.begin(), whole.begin() + 5);
+  const auto r = RunToEnd(*engine, resumed);
+  EXPECT_EQ(r->tokens[0].index, 5u);
+  EXPECT_EQ(r->Ids(), std::vector<int32_t>(whole.begin() + 5, whole.end()));
+}
+
+TEST(Engine, StopEndsWithinAStepAndFreesBlocks) {
+  auto engine = MakeEngine();
+  auto recorder = std::make_shared<Recorder>();
+  auto session = *engine->Reserve(Spec(20, 2000));
+  engine->Start(session, recorder);
+  recorder->first.WaitForNotification();
+  engine->Stop(session, sampling::EndReason::kNone);
+  recorder->done.WaitForNotification();
+  EXPECT_EQ(recorder->status.code(), absl::StatusCode::kCancelled);
+  session.reset();
+  EXPECT_EQ(engine->Load().kv_blocks_referenced, 0u);
+  EXPECT_EQ(engine->Load().active_sessions, 0u);
+}
+
+TEST(Engine, FinishIsNoError) {
+  auto engine = MakeEngine();
+  auto recorder = std::make_shared<Recorder>();
+  auto session = *engine->Reserve(Spec(20, 2000));
+  engine->Start(session, recorder);
+  recorder->first.WaitForNotification();
+  engine->Stop(session, sampling::EndReason::kFinishedByRouter);
+  engine->Stop(session, sampling::EndReason::kFinishedByRouter);  // twice does no harm
+  recorder->done.WaitForNotification();
+  EXPECT_TRUE(recorder->status.ok()) << recorder->status;
+  EXPECT_EQ(recorder->reason, sampling::EndReason::kFinishedByRouter);
+}
+
+TEST(Engine, EngineEndsBeforeItsSessions) {
+  auto recorder = std::make_shared<Recorder>();
+  {
+    auto engine = MakeEngine();
+    engine->Start(*engine->Reserve(Spec(20, 2000)), recorder);
+    recorder->first.WaitForNotification();
+  }
+  EXPECT_EQ(recorder->status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(Engine, RefusesWithoutTakingAnything) {
+  auto engine = MakeEngine({.kv_blocks = 4, .max_sessions = 2});
+  const auto full = engine->Reserve(Spec(100, 200));
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kResourceExhausted) << full.status();
+  EXPECT_EQ(engine->Load().kv_blocks_referenced, 0u);
+  EXPECT_EQ(engine->Load().active_sessions, 0u);
+  auto a = engine->Reserve(Spec(10, 10)), b = engine->Reserve(Spec(10, 10)), c = engine->Reserve(Spec(10, 10));
+  EXPECT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(c.status().code(), absl::StatusCode::kResourceExhausted) << "two sessions are the limit";
+  a->reset();
+  EXPECT_TRUE(engine->Reserve(Spec(10, 10)).ok());
+}
+
+TEST(Engine, BadSpecsAreNamed) {
+  auto engine = MakeEngine();
+  const auto refuse = [&](SessionSpec spec, const char* words) {
+    const auto result = engine->Reserve(std::move(spec));
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(words));
+  };
+  refuse(Spec(0, 1), "empty");
+  refuse(Spec(3, 0), "max_tokens");
+  refuse(Spec(2000, 100), "context");
+  refuse(Spec(3, 0xffffffffu), "context");
+  SessionSpec bad = Spec(3, 3);
+  bad.tokens[1] = 1 << 20;
+  refuse(bad, "vocabulary");
+  bad = Spec(3, 3);
+  bad.tokens[2] = -1;
+  refuse(bad, "vocabulary");
+  bad = Spec(3, 3);
+  bad.prompt_length = 4;
+  refuse(bad, "prompt_length");
+  bad = Spec(3, 3);
+  bad.end_rule.min_tokens = 4;
+  refuse(bad, "min_tokens");
+  bad = Spec(3, 3);
+  bad.sampling.temperature = NAN;
+  refuse(bad, "temperature");
+}
+
+// Sessions of all kinds share steps and each gets what it gets alone.
+TEST(Engine, BatchMatesDoNotMatter) {
+  auto engine = MakeEngine({.prefill_chunk = 32});
+  std::vector<SessionSpec> specs;
+  for (int i = 0; i < 12; ++i) {
+    specs.push_back(Spec(3 + i * 17, 25, i % 4 == 3 ? KvSource::kNoCache : KvSource::kComputed));
+    specs.back().sampling = {.temperature = i % 2 ? 0.9f : 0.0f, .seed = static_cast<uint64_t>(i)};
+  }
+  std::vector<std::shared_ptr<Recorder>> together;
+  for (const SessionSpec& spec : specs) {
+    together.push_back(std::make_shared<Recorder>());
+    engine->Start(*engine->Reserve(spec), together.back());
+  }
+  for (auto& recorder : together) recorder->done.WaitForNotification();
+  uint32_t most = 0;
+  for (auto& recorder : together)
+    for (const SelectedToken& t : recorder->tokens) most = std::max(most, t.run.rows_in_step_max);
+  EXPECT_GT(most, 32u) << "steps were shared";
+  for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(RunToEnd(*engine, specs[i])->Ids(), together[i]->Ids()) << i;
+  EXPECT_EQ(engine->Load().kv_blocks_referenced, 0u);
+}
+
+TEST(Engine, BeatsAlsoWhenIdle) {
+  auto engine = MakeEngine();
+  const uint64_t before = engine->Load().beat;
+  for (int i = 0; i < 100 && engine->Load().beat < before + 2; ++i) absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_GE(engine->Load().beat, before + 2);
+}
+
+}  // namespace
+}  // namespace kvrelay::engine
