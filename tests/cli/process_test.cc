@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -18,20 +19,28 @@
 namespace kvrelay::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 std::string ProgramPath() {
   const char* binary_dir = std::getenv("KVRELAY_BINARY_DIR");
   return absl::StrCat(binary_dir == nullptr ? "." : binary_dir, "/bin/kvrelay");
 }
 
-// One kvrelay process with pipes on its three standard streams. Killed and reaped at the end.
+enum class Output { kPipe, kTerminal };
+
+// One kvrelay process with pipes on its standard streams, or a terminal on its two outputs. Killed and reaped at the
+// end.
 class Process {
  public:
   // `directory`: where it runs; `environment`: all of it.
-  Process(std::vector<std::string> words, std::string directory = ".", std::vector<std::string> environment = {}) {
+  Process(std::vector<std::string> words, std::string directory = ".", std::vector<std::string> environment = {},
+          Output output = Output::kPipe) {
     int in[2], out[2], err[2];
     EXPECT_EQ(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC) | pipe2(err, O_CLOEXEC), 0);
+    if (output == Output::kTerminal) UseTerminal(out, err);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
@@ -108,6 +117,13 @@ class Process {
     for (std::string& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     return pointers;
+  }
+  // Puts a new terminal in the place of both pipes.
+  static void UseTerminal(int (&out)[2], int (&err)[2]) {
+    for (const int fd : {out[0], out[1], err[1]}) close(fd);
+    EXPECT_EQ(openpty(&out[0], &out[1], nullptr, nullptr, nullptr), 0);
+    err[1] = fcntl(out[1], F_DUPFD_CLOEXEC, 0);
+    for (const int fd : out) fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   static void Close(int* fd) {
     close(*fd);
@@ -186,6 +202,40 @@ TEST_F(ProcessTest, ReadsThePromptFromAPipe) {
   EXPECT_EQ(process.ReadUntil("\n"), "ABCD\n");
   EXPECT_EQ(process.Wait(), 0);
   EXPECT_EQ(service_.requests().back().text(), "abc");
+}
+
+// Runs on a terminal and returns all that it showed.
+std::string OnTerminal(std::vector<std::string> words, std::vector<std::string> environment) {
+  Process process(std::move(words), ".", std::move(environment), Output::kTerminal);
+  const std::string shown = process.ReadUntil("never to be seen");
+  process.Wait();
+  return shown;
+}
+
+TEST_F(ProcessTest, ColoursOnATerminalUnlessForbidden) {
+  const std::vector<std::string> words = {"trace", "--execution=no-cache", "abc", Address()};
+  const std::string kOrange = "\033[38;5;208m0..2\033[0m";
+  const std::string kPurple = "\033[38;5;135m0..2\033[0m";
+  EXPECT_THAT(OnTerminal(words, {"TERM=xterm"}), AllOf(HasSubstr(kOrange), HasSubstr(kPurple)));
+  EXPECT_THAT(OnTerminal(words, {"TERM=xterm", "NO_COLOR=1"}), Not(HasSubstr("\033")));
+  EXPECT_THAT(OnTerminal(words, {"TERM=dumb"}), Not(HasSubstr("\033")));
+}
+
+TEST_F(ProcessTest, GeneratedTextCannotDriveTheTerminal) {
+  EXPECT_THAT(OnTerminal({"detokenize", "27", "91", "72", Address()}, {}), StartsWith("[H"));
+}
+
+TEST_F(ProcessTest, WaitShowsABarOnATerminal) {
+  v1::GetStatusResponse status;
+  v1::WorkerStatus* worker = status.add_workers();
+  worker->set_role(v1::WORKER_ROLE_DECODE);
+  worker->set_address("host:7");
+  worker->set_problem("loading");
+  service_.SetStatus(status);
+  const std::string shown = OnTerminal({"wait", "--timeout-s=1", Address()}, {});
+  EXPECT_THAT(shown, HasSubstr("| [....................] 0/1 workers ready  decode host:7: loading"));
+  EXPECT_THAT(shown, HasSubstr("\r\033[K/ [")) << "redrawn in place";
+  EXPECT_THAT(shown, HasSubstr("not ready after 1 s"));
 }
 
 TEST_F(ProcessTest, AddressFromTheEnvironmentOrTheEndpointsFile) {
