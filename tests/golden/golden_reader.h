@@ -1,0 +1,56 @@
+// Reads the model goldens: what an independent implementation computed in f32 on the default model's dequantized
+// weights (make_goldens.py). Two files in tests/golden/data:
+//
+//   model_goldens.json   provenance; top (64); fixed_ids (256); prompts: name, text or messages, ids, positions, and
+//   for some
+//                        `greedy`: the tokens that follow. The checked sequence is ids and all of greedy but its last.
+//   model_goldens.bin    "KVGOLD01" record{sum of all prompts' positions}, in the order of prompts and their positions
+//     record             min:f32 max:f32 gap:f32 log_sum_exp:f32 top_id:u32{64} top_logit:f32{64} fixed_logit:f32{256}
+//                        little-endian; gap = largest - second largest logit; top by (logit descending, id ascending);
+//                        fixed_logit[i] belongs to fixed_ids[i]
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace kvrelay::testing {
+
+inline constexpr int kGoldenTop = 64;
+inline constexpr int kGoldenFixed = 256;
+
+// Exactly as in the file.
+struct GoldenRecord {
+  float min, max, gap, log_sum_exp;
+  std::array<uint32_t, kGoldenTop> top_ids;
+  std::array<float, kGoldenTop> top_logits;
+  std::array<float, kGoldenFixed> fixed_logits;
+
+  float Range() const { return max - min; }
+};
+static_assert(sizeof(GoldenRecord) == 4 * (4 + 2 * kGoldenTop + kGoldenFixed));
+
+struct GoldenPrompt {
+  std::string name;
+  std::vector<int32_t> ids;
+  std::vector<int32_t> greedy;        // empty, or the tokens that follow
+  std::vector<int> positions;         // ascending, each inside Sequence()
+  std::vector<GoldenRecord> records;  // one per position
+
+  std::vector<int32_t> Sequence() const;
+};
+
+struct ModelGoldens {
+  std::string model_sha256;
+  std::array<uint32_t, kGoldenFixed> fixed_ids;
+  std::vector<GoldenPrompt> prompts;
+};
+
+// From tests/golden/data below KVRELAY_SOURCE_DIR (the current folder if it is not set). NOT_FOUND or DATA_LOSS, saying
+// what is wrong with which file.
+absl::StatusOr<ModelGoldens> LoadModelGoldens();
+
+}  // namespace kvrelay::testing
