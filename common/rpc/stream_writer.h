@@ -1,18 +1,19 @@
 // A bounded queue in front of the write side of a gRPC server reactor. gRPC takes one write at a time and exactly one
 // Finish; this lets any thread push and any thread end the call.
 //
-// A reader that does not keep up fills first the HTTP/2 window, then this queue of `limit` messages; Push then returns
-// false and the caller ends the call with RESOURCE_EXHAUSTED. So a slow reader costs a bounded amount of memory and
-// delays nobody.
+// A reader that does not keep up fills first the HTTP/2 window, then this queue of `limit` messages; the next push
+// calls `overflow`, which cancels the call (a status could not reach a reader that does not read). So a slow reader
+// costs a bounded amount of memory and delays nobody.
 //
-// Thread-safe. The reactor must stay alive during every call (its OnDone comes at the earliest while Finish returns),
-// must forward OnWriteDone, and must never call StartWrite or Finish itself.
+// Thread-safe. The reactor must stay alive during every call (its OnDone may come while Finish is being called), must
+// forward OnWriteDone, and must never call StartWrite or Finish itself.
 #pragma once
 
 #include <grpcpp/support/status.h>
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -22,24 +23,30 @@ namespace kvrelay::rpc {
 template <typename Reactor, typename Message>
 class StreamWriter {
  public:
-  StreamWriter(Reactor* reactor, size_t limit) : reactor_(reactor), limit_(limit) {}
+  // `overflow` is called at most once, locked and before any Finish: so the call's context is alive. It must not use
+  // the writer.
+  StreamWriter(Reactor* reactor, size_t limit, std::function<void()> overflow)
+      : reactor_(reactor), limit_(limit), overflow_(std::move(overflow)) {}
 
-  // Sends after all earlier ones. False if the queue is full; true, and nothing happens, once the end was asked for.
-  bool Push(Message message) {
-    std::unique_lock lock(mutex_);
-    if (finish_.has_value()) return true;
-    if (queue_.size() >= limit_) return false;
+  // Sends after all earlier ones. Nothing happens once the end was asked for, or after an overflow.
+  void Push(Message message) {
+    std::lock_guard lock(mutex_);
+    if (finish_.has_value() || overflowed_) return;
+    if (queue_.size() >= limit_) {
+      overflowed_ = true;
+      overflow_();
+      return;
+    }
     queue_.push_back(std::move(message));
-    WriteNext(lock);
-    return true;
+    WriteNext();
   }
 
   // Sends unless something is on the way already: for signs of life and status, where a late one is worth nothing.
   void PushIfIdle(Message message) {
-    std::unique_lock lock(mutex_);
-    if (finish_.has_value() || writing_) return;
+    std::lock_guard lock(mutex_);
+    if (finish_.has_value() || overflowed_ || writing_) return;
     queue_.push_back(std::move(message));
-    WriteNext(lock);
+    WriteNext();
   }
 
   // Ends the call with `status` when all pushed messages are out. Only the first end counts.
@@ -64,8 +71,9 @@ class StreamWriter {
     Advance(lock);
   }
 
+  // Writes what is next, or ends if the end was asked for and nothing is left.
   void Advance(std::unique_lock<std::mutex>& lock) {
-    if (!queue_.empty()) return WriteNext(lock);
+    if (!queue_.empty()) return WriteNext();
     if (writing_ || !finish_.has_value() || finished_) return;
     finished_ = true;
     const grpc::Status status = *finish_;
@@ -75,7 +83,7 @@ class StreamWriter {
     reactor_->Finish(status);
   }
 
-  void WriteNext(std::unique_lock<std::mutex>& lock) {
+  void WriteNext() {
     if (writing_ || queue_.empty()) return;
     writing_ = true;
     current_ = std::move(queue_.front());
@@ -86,10 +94,12 @@ class StreamWriter {
 
   Reactor* const reactor_;
   const size_t limit_;
+  const std::function<void()> overflow_;
   std::mutex mutex_;
   std::deque<Message> queue_;
   Message current_;  // being written; gRPC reads it until OnWriteDone
   bool writing_ = false;
+  bool overflowed_ = false;
   bool finished_ = false;
   std::optional<grpc::Status> finish_;
 };

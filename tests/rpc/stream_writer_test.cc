@@ -36,10 +36,10 @@ void Complete(FakeReactor& reactor, Writer& writer, bool ok = true) {
 
 TEST(StreamWriterTest, WritesInOrderThenFinishes) {
   FakeReactor reactor;
-  Writer writer(&reactor, 10);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(writer.Push(i));
+  Writer writer(&reactor, 10, [] { FAIL() << "overflow"; });
+  for (int i = 0; i < 3; ++i) writer.Push(i);
   writer.FinishAfterQueue(grpc::Status::OK);
-  EXPECT_TRUE(writer.Push(99));  // after the end: ignored
+  writer.Push(99);  // after the end: ignored
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(reactor.finished.empty());
     Complete(reactor, writer);
@@ -48,22 +48,24 @@ TEST(StreamWriterTest, WritesInOrderThenFinishes) {
   EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::OK));
 }
 
-TEST(StreamWriterTest, RefusesBeyondTheLimit) {
+TEST(StreamWriterTest, OverflowsOnceBeyondTheLimit) {
   FakeReactor reactor;
-  Writer writer(&reactor, 2);
-  EXPECT_TRUE(writer.Push(0));  // on the way
-  EXPECT_TRUE(writer.Push(1));
-  EXPECT_TRUE(writer.Push(2));
-  EXPECT_FALSE(writer.Push(3));
-  writer.FinishNow({grpc::StatusCode::RESOURCE_EXHAUSTED, "slow"});
-  Complete(reactor, writer);
+  int overflows = 0;
+  Writer writer(&reactor, 2, [&] { ++overflows; });
+  for (int i = 0; i < 3; ++i) writer.Push(i);  // one on the way, two waiting
+  EXPECT_EQ(overflows, 0);
+  for (int i = 3; i < 6; ++i) writer.Push(i);
+  EXPECT_EQ(overflows, 1);
+  writer.FinishNow(grpc::Status::CANCELLED);
+  writer.Push(6);
+  Complete(reactor, writer, /*ok=*/false);
   EXPECT_THAT(reactor.written, testing::ElementsAre(0));
-  EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::CANCELLED));
 }
 
 TEST(StreamWriterTest, FinishNowOvertakesFinishAfterQueue) {
   FakeReactor reactor;
-  Writer writer(&reactor, 10);
+  Writer writer(&reactor, 10, [] { FAIL() << "overflow"; });
   writer.Push(0);
   writer.Push(1);
   writer.FinishAfterQueue(grpc::Status::OK);
@@ -75,7 +77,7 @@ TEST(StreamWriterTest, FinishNowOvertakesFinishAfterQueue) {
 
 TEST(StreamWriterTest, BrokenCallDropsTheQueue) {
   FakeReactor reactor;
-  Writer writer(&reactor, 10);
+  Writer writer(&reactor, 10, [] { FAIL() << "overflow"; });
   writer.Push(0);
   writer.Push(1);
   Complete(reactor, writer, /*ok=*/false);
@@ -86,7 +88,7 @@ TEST(StreamWriterTest, BrokenCallDropsTheQueue) {
 
 TEST(StreamWriterTest, SignsOfLifeOnlyWhenIdle) {
   FakeReactor reactor;
-  Writer writer(&reactor, 10);
+  Writer writer(&reactor, 10, [] { FAIL() << "overflow"; });
   writer.PushIfIdle(1);
   writer.PushIfIdle(2);
   Complete(reactor, writer);
@@ -96,7 +98,7 @@ TEST(StreamWriterTest, SignsOfLifeOnlyWhenIdle) {
 
 TEST(StreamWriterTest, OneFinishFromManyThreads) {
   FakeReactor reactor;
-  Writer writer(&reactor, 10);
+  Writer writer(&reactor, 10, [] { FAIL() << "overflow"; });
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) threads.emplace_back([&] { writer.FinishNow(grpc::Status::CANCELLED); });
   for (std::thread& thread : threads) thread.join();

@@ -1,0 +1,107 @@
+#include "common/worker/options.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/cpu_limit.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/server.h"
+
+namespace kvrelay::worker {
+namespace {
+
+std::string EnvName(std::string flag) {
+  for (char& c : flag) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return "KVRELAY_" + flag;
+}
+
+template <typename T>
+CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
+  return app.add_option("--" + flag, value, help)->envname(EnvName(flag))->capture_default_str();
+}
+
+// Values that are read as text and turned into more than text.
+struct RawValues {
+  std::string kv_type = "f16", matmul = "native", isa = "auto", log_format = "text", log_level = "info";
+  int step_budget_ms = 200;
+};
+
+void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
+  Add(app, "model", o.model, "GGUF model file")->required();
+  Add(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  Add(app, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
+  Add(app, "port-file", o.port_file, "file to write host:port to once the worker listens");
+  Add(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
+      ->check(CLI::Range(0, 1024));
+  Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
+  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32");
+  Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
+  Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512vnni");
+  Add(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
+      ->check(CLI::Range(0, 1 << 24));
+  Add(app, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step")
+      ->check(CLI::Range(1, 65536));
+  Add(app, "step-budget-ms", raw.step_budget_ms, "aim for the duration of a step that mixes prompts and tokens")
+      ->check(CLI::Range(1, 60000));
+  Add(app, "max-sessions", o.max_sessions, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
+  Add(app, "log-format", raw.log_format, "text, json");
+  Add(app, "log-level", raw.log_level, "debug, info, warning, error");
+}
+
+std::string DefaultInstance(const std::string& role) {
+  char host[256] = "localhost";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(role, "-", host, "-", getpid());
+}
+
+absl::Status Interpret(const RawValues& raw, const std::string& role, WorkerOptions& o) {
+  KV_ASSIGN_OR_RETURN(o.kv_type, kv::ParseKvType(raw.kv_type));
+  KV_ASSIGN_OR_RETURN(o.matmul, kernels::ParseMatmulBackend(raw.matmul));
+  KV_ASSIGN_OR_RETURN(o.isa, kernels::ParseIsa(raw.isa));
+  KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
+  KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
+  KV_RETURN_IF_ERROR(rpc::ParseHostPort(o.listen).status());
+  if (!o.advertise.empty()) {
+    KV_ASSIGN_OR_RETURN(const rpc::HostPort advertise, rpc::ParseHostPort(o.advertise));
+    if (advertise.port == 0) return absl::InvalidArgumentError("--advertise needs the port that others can reach");
+  }
+  o.step_budget = absl::Milliseconds(raw.step_budget_ms);
+  if (o.threads == 0) o.threads = UsableCpus();
+  if (o.instance.empty()) o.instance = DefaultInstance(role);
+  const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });
+  if (o.instance.size() > 128 || !clean) {
+    return absl::InvalidArgumentError("--instance takes up to 128 visible ASCII characters");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::variant<WorkerOptions, int> ParseWorkerOptions(int argc, const char* const* argv, const std::string& role,
+                                                    const AddFlags& add_flags) {
+  constexpr int kBadValue = 2;
+  WorkerOptions options;
+  RawValues raw;
+  CLI::App app(absl::StrCat("A kvrelay ", role, " worker."), absl::StrCat("kvrelay-", role));
+  app.set_version_flag("--version", Version());
+  AddSharedFlags(app, options, raw);
+  if (add_flags) add_flags(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadValue;
+  }
+  if (const absl::Status status = Interpret(raw, role, options); !status.ok()) {
+    std::cerr << "kvrelay-" << role << ": " << status.message() << "\n";
+    return kBadValue;
+  }
+  return options;
+}
+
+}  // namespace kvrelay::worker

@@ -1,0 +1,148 @@
+#include "common/worker/run_worker.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/kernels/matmul.h"
+#include "common/model/model.h"
+#include "common/model_file/gguf.h"
+#include "common/observability/log.h"
+#include "common/rpc/process.h"
+#include "common/rpc/server.h"
+#include "common/worker/worker_service.h"
+#include "kvrelay/worker/v1/worker.grpc.pb.h"
+
+namespace kvrelay::worker {
+namespace {
+
+// How long calls may go on after the first signal. Kubernetes kills after 30 s by default.
+constexpr absl::Duration kDrainGrace = absl::Seconds(20);
+
+// End of sequence, end of turn, end of message: what the model itself may end with.
+std::vector<int32_t> EosIds(const model_file::GgufFile& file, int vocabulary) {
+  std::vector<int32_t> ids;
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const absl::StatusOr<uint64_t> id = file.GetUint(key);
+    if (id.ok() && *id < static_cast<uint64_t>(vocabulary)) ids.push_back(static_cast<int32_t>(*id));
+  }
+  return ids;
+}
+
+struct LoadedModel {
+  std::unique_ptr<model::Model> model;
+  std::vector<int32_t> eos_ids;
+};
+
+absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
+  KV_ASSIGN_OR_RETURN(const std::string backend, kernels::InitMatmulBackend(options.matmul, options.isa));
+  observability::LogInfo("loading", {{"model", options.model}, {"backend", backend}});
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(options.model));
+  LoadedModel loaded;
+  KV_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*file, options.matmul, options.isa));
+  loaded.eos_ids = EosIds(*file, loaded.model->config().vocabulary);
+  return loaded;
+}
+
+absl::StatusOr<std::unique_ptr<engine::Engine>> StartEngine(const WorkerOptions& options, const model::Model& model) {
+  const model::ModelConfig& config = model.config();
+  const kv::KvLayout layout{
+      .layers = config.layers, .kv_heads = config.kv_heads, .head_dim = config.head_dim, .type = options.kv_type};
+  const uint64_t blocks = (uint64_t(options.kv_pool_mib) << 20) / layout.BlockBytes();
+  if (blocks == 0 || blocks > INT32_MAX) {
+    return absl::InvalidArgumentError(absl::StrCat("a KV pool of ", options.kv_pool_mib, " MiB holds ", blocks,
+                                                   " blocks of ", layout.BlockBytes(),
+                                                   " bytes; set --kv-pool-mib so that it holds at least 1"));
+  }
+  return engine::Engine::Create(&model,
+                                {.threads = options.threads,
+                                 .kv_blocks = static_cast<int>(blocks),
+                                 .kv_type = options.kv_type,
+                                 .context_length = options.context_length,
+                                 .prefill_chunk = options.prefill_chunk,
+                                 .step_budget = options.step_budget,
+                                 .max_sessions = options.max_sessions},
+                                Clock::Real());
+}
+
+void FillContext(const WorkerOptions& options, const Role& role, const LoadedModel& loaded, WorkerContext& context) {
+  context.clock = Clock::Real();
+  context.role = role.name;
+  context.kernel_id = loaded.model->kernel_id();
+  context.vocabulary = loaded.model->config().vocabulary;
+  context.eos_ids = loaded.eos_ids;
+  v1::WorkerIdentity& identity = context.identity;
+  identity.set_instance(options.instance);
+  identity.set_epoch(Clock::Real()->UnixNanos());
+  identity.set_model_fingerprint(loaded.model->fingerprint());
+  identity.set_numerics_id(context.engine->numerics_id());
+  identity.set_version(Version());
+}
+
+void LogReady(const WorkerOptions& options, const WorkerContext& context, const std::string& model,
+              const std::string& address) {
+  observability::LogInfo("ready", {{"role", context.role},
+                                   {"instance", context.identity.instance()},
+                                   {"address", address},
+                                   {"kv_address", context.kv_address},
+                                   {"model", model},
+                                   {"fingerprint", context.identity.model_fingerprint()},
+                                   {"numerics_id", context.identity.numerics_id()},
+                                   {"kernel_id", context.kernel_id},
+                                   {"threads", options.threads},
+                                   {"context_length", context.engine->context_length()},
+                                   {"kv_blocks", context.engine->Load().kv_blocks_total},
+                                   {"version", Version()}});
+}
+
+absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSignals& signals) {
+  KV_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(options));
+  signals.Block();
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, StartEngine(options, *loaded.model));
+  LiveCalls calls;
+  Ticker ticker;
+  WorkerContext context;
+  context.engine = engine.get();
+  context.calls = &calls;
+  context.ticker = &ticker;
+  FillContext(options, role, loaded, context);
+
+  std::vector<RoleService> services = role.make_services(&context);
+  services.push_back({v1::WorkerService::service_full_name(), NewWorkerService(&context)});
+  std::vector<rpc::ServedService> served;
+  for (const RoleService& service : services) served.push_back({service.name, service.service.get()});
+  KV_ASSIGN_OR_RETURN(
+      const std::unique_ptr<rpc::Server> server,
+      rpc::Server::Start({.listen = options.listen, .max_receive_bytes = role.max_receive_bytes}, served));
+  if (role.receives_kv) context.kv_address = options.advertise.empty() ? server->address() : options.advertise;
+  calls.Open();
+  LogReady(options, context, loaded.model->config().name, server->address());
+  if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));
+
+  const int signal = signals.Wait();
+  observability::LogInfo("draining", {{"signal", signal}});
+  server->SetNotServing();
+  calls.Drain();
+  const bool idle = calls.WaitUntilIdle(kDrainGrace);
+  server->Shutdown(absl::ZeroDuration());
+  observability::LogInfo("stopped", {{"idle", idle}});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int RunWorker(const WorkerOptions& options, const Role& role) {
+  observability::InitLog(options.log_format, options.log_level);
+  rpc::StopSignals signals;
+  const absl::Status status = Serve(options, role, signals);
+  if (status.ok()) return 0;
+  observability::LogError("failed", {{"role", role.name},
+                                     {"code", absl::StatusCodeToString(status.code())},
+                                     {"message", std::string(status.message())}});
+  return 1;
+}
+
+}  // namespace kvrelay::worker

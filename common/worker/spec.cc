@@ -1,0 +1,62 @@
+#include "common/worker/spec.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+
+namespace kvrelay::worker {
+namespace {
+
+template <typename Ids>
+absl::Status CheckIds(const char* field, const Ids& ids, int limit, int vocabulary) {
+  if (ids.size() > limit) {
+    return absl::InvalidArgumentError(absl::StrCat(field, " has ", ids.size(), " ids, more than ", limit));
+  }
+  for (int i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= static_cast<uint32_t>(vocabulary)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, "[", i, "] is ", ids[i], ", outside the vocabulary of ", vocabulary));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
+  if (value <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", more than ", limit));
+}
+
+}  // namespace
+
+absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, const WorkerContext& context) {
+  KV_RETURN_IF_ERROR(CheckIds("token_ids", spec.token_ids(), context.engine->context_length(), context.vocabulary));
+  KV_RETURN_IF_ERROR(CheckIds("stop_token_ids", spec.stop_token_ids(), kMaxStopTokenIds, context.vocabulary));
+  KV_RETURN_IF_ERROR(CheckAtMost("prompt_length", spec.prompt_length(), spec.token_ids_size()));
+  KV_RETURN_IF_ERROR(CheckAtMost("logprobs", spec.logprobs(), kMaxLogprobs));
+  KV_RETURN_IF_ERROR(CheckAtMost("cache_salt bytes", spec.cache_salt().size(), kMaxCacheSaltBytes));
+  KV_RETURN_IF_ERROR(CheckAtMost("min_tokens", spec.min_tokens(), spec.max_tokens()));
+  if (spec.prompt_length() == 0) return absl::InvalidArgumentError("prompt_length is 0; a prompt has at least 1 token");
+  if (spec.max_tokens() == 0) return absl::InvalidArgumentError("max_tokens is 0; at least 1 is selected");
+  engine::SessionSpec result;
+  result.tokens.assign(spec.token_ids().begin(), spec.token_ids().end());
+  result.prompt_length = spec.prompt_length();
+  result.sampling = {.temperature = spec.temperature(),
+                     .top_k = spec.top_k(),
+                     .top_p = spec.top_p(),
+                     .min_p = spec.min_p(),
+                     .seed = spec.seed()};
+  KV_RETURN_IF_ERROR(sampling::Validate(result.sampling));
+  if (!spec.ignore_eos()) result.end_rule.eos_ids = context.eos_ids;
+  result.end_rule.stop_ids.assign(spec.stop_token_ids().begin(), spec.stop_token_ids().end());
+  result.end_rule.max_tokens = spec.max_tokens();
+  result.end_rule.min_tokens = spec.min_tokens();
+  result.logprobs = static_cast<int>(spec.logprobs());
+  return result;
+}
+
+absl::Status CheckHandoffId(const std::string& id) {
+  if (id.size() == kHandoffIdBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("handoff_id has ", id.size(), " bytes, it must have ", kHandoffIdBytes));
+}
+
+}  // namespace kvrelay::worker

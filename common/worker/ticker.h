@@ -1,0 +1,44 @@
+// Calls its listeners every heartbeat interval, from one thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace kvrelay::worker {
+
+inline constexpr absl::Duration kHeartbeatInterval = absl::Milliseconds(500);
+
+class TickListener {
+ public:
+  virtual ~TickListener() = default;
+  // Must not block.
+  virtual void OnTick() = 0;
+};
+
+// Thread-safe.
+class Ticker {
+ public:
+  explicit Ticker(absl::Duration interval = kHeartbeatInterval);
+  ~Ticker();
+
+  // Until the listener is gone. Ticks may still come on the ticker's thread while it goes.
+  void Add(std::weak_ptr<TickListener> listener);
+
+ private:
+  void Loop();
+  void TickAll();
+
+  const absl::Duration interval_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::vector<std::weak_ptr<TickListener>> listeners_;
+  std::thread thread_;
+};
+
+}  // namespace kvrelay::worker

@@ -1,0 +1,25 @@
+#include "decode_worker/options.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "common/rpc/server.h"
+
+namespace kvrelay::decode_worker {
+
+std::variant<worker::WorkerOptions, int> ParseOptions(int argc, const char* const* argv) {
+  auto parsed = worker::ParseWorkerOptions(argc, argv, "decode", [](CLI::App& app, worker::WorkerOptions& options) {
+    app.add_option("--advertise", options.advertise,
+                   "host:port at which prefill workers reach this worker (default: the address it listens on)")
+        ->envname("KVRELAY_ADVERTISE");
+  });
+  const auto* options = std::get_if<worker::WorkerOptions>(&parsed);
+  if (options == nullptr || !options->advertise.empty()) return parsed;
+  const std::string host = rpc::ParseHostPort(options->listen)->host;
+  if (host != "0.0.0.0" && host != "::") return parsed;
+  std::cerr << "kvrelay-decode: --listen " << options->listen
+            << " names no address that others could reach; give one with --advertise\n";
+  return 2;
+}
+
+}  // namespace kvrelay::decode_worker

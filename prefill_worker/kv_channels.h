@@ -1,0 +1,26 @@
+// The KV connections of a prefill worker: one per decode worker, shared by the transfers to it and by nothing else.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace kvrelay::prefill_worker {
+
+// Thread-safe.
+class KvChannels {
+ public:
+  // Connections kept while nobody uses them.
+  static constexpr size_t kMaxIdle = 64;
+
+  std::shared_ptr<grpc::Channel> Get(const std::string& address);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
+};
+
+}  // namespace kvrelay::prefill_worker

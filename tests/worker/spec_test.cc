@@ -1,0 +1,101 @@
+#include "common/worker/spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "tests/worker/fake_engine.h"
+#include "tests/worker/test_client.h"
+
+namespace kvrelay::worker {
+namespace {
+
+class SpecTest : public testing::Test {
+ protected:
+  SpecTest() {
+    context_.engine = &engine_;
+    context_.vocabulary = 300;
+    context_.eos_ids = {2, 7};
+  }
+  // The status of a sound spec after one change.
+  absl::Status After(const std::function<void(v1::GenerationSpec&)>& change) {
+    v1::GenerationSpec spec = kvrelay::testing::MakeSpec(5, 10);
+    change(spec);
+    return ParseSpec(spec, context_).status();
+  }
+  kvrelay::testing::FakeEngine engine_;
+  WorkerContext context_;
+};
+
+TEST_F(SpecTest, TakesASoundSpecOver) {
+  v1::GenerationSpec spec = kvrelay::testing::MakeSpec(5, 10);
+  spec.set_prompt_length(3);
+  spec.add_stop_token_ids(9);
+  spec.set_min_tokens(2);
+  spec.set_seed(UINT64_MAX);
+  spec.set_logprobs(4);
+  spec.set_temperature(0.5f);
+  const auto parsed = ParseSpec(spec, context_);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->tokens, testing::ElementsAre(10, 17, 24, 31, 38));
+  EXPECT_EQ(parsed->prompt_length, 3);
+  EXPECT_THAT(parsed->end_rule.eos_ids, testing::ElementsAre(2, 7));
+  EXPECT_THAT(parsed->end_rule.stop_ids, testing::ElementsAre(9));
+  EXPECT_EQ(parsed->end_rule.max_tokens, 10);
+  EXPECT_EQ(parsed->end_rule.min_tokens, 2);
+  EXPECT_EQ(parsed->sampling.seed, UINT64_MAX);
+  EXPECT_EQ(parsed->logprobs, 4);
+  spec.set_ignore_eos(true);
+  EXPECT_TRUE(ParseSpec(spec, context_)->end_rule.eos_ids.empty());
+}
+
+TEST_F(SpecTest, RefusesWhatIsOutsideItsRange) {
+  using Change = std::function<void(v1::GenerationSpec&)>;
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"no tokens", [](auto& s) { s.clear_token_ids(), s.set_prompt_length(0); }},
+      {"id outside", [](auto& s) { s.set_token_ids(4, 300); }},
+      {"id that is negative as int32", [](auto& s) { s.set_token_ids(0, UINT32_MAX); }},
+      {"prompt longer than ids", [](auto& s) { s.set_prompt_length(6); }},
+      {"huge prompt_length", [](auto& s) { s.set_prompt_length(UINT32_MAX); }},
+      {"max_tokens 0", [](auto& s) { s.set_max_tokens(0); }},
+      {"min above max", [](auto& s) { s.set_min_tokens(11); }},
+      {"logprobs", [](auto& s) { s.set_logprobs(21); }},
+      {"huge logprobs", [](auto& s) { s.set_logprobs(UINT32_MAX); }},
+      {"NaN temperature", [](auto& s) { s.set_temperature(NAN); }},
+      {"infinite temperature", [](auto& s) { s.set_temperature(INFINITY); }},
+      {"negative temperature", [](auto& s) { s.set_temperature(-1); }},
+      {"top_p 2", [](auto& s) { s.set_top_p(2); }},
+      {"NaN min_p", [](auto& s) { s.set_min_p(NAN); }},
+      {"stop id outside", [](auto& s) { s.add_stop_token_ids(300); }},
+      {"10,000 stop ids",
+       [](auto& s) {
+         for (int i = 0; i < 10000; ++i) s.add_stop_token_ids(1);
+       }},
+      {"long salt", [](auto& s) { s.set_cache_salt(std::string(65, 's')); }},
+      {"more tokens than the context",
+       [](auto& s) {
+         for (int i = 0; i < 2000; ++i) s.add_token_ids(1);
+       }},
+  };
+  for (const auto& [name, change] : changes) {
+    const absl::Status status = After(change);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_FALSE(status.message().empty()) << name;
+  }
+  EXPECT_TRUE(After([](auto&) {}).ok());
+}
+
+TEST_F(SpecTest, HandoffIdIsNeverQuoted) {
+  EXPECT_TRUE(CheckHandoffId(std::string(16, 'x')).ok());
+  for (const std::string& id : {std::string(), std::string("secret-15-bytes"), std::string(17, 'x')}) {
+    const absl::Status status = CheckHandoffId(id);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    if (!id.empty()) EXPECT_EQ(status.message().find(id), absl::string_view::npos);
+  }
+}
+
+}  // namespace
+}  // namespace kvrelay::worker
