@@ -1,0 +1,146 @@
+#include "tests/e2e/cluster.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/status_macros.h"
+
+namespace kvrelay::e2e {
+
+std::string ModelPath() {
+  const char* path = std::getenv("KVRELAY_MODEL");
+  if (path != nullptr && *path != '\0') return path;
+  ADD_FAILURE() << "KVRELAY_MODEL is not set: './dev test' sets it; by hand, set it to the GGUF file of the model";
+  return "";
+}
+
+Cluster::Cluster() {
+  std::string pattern = absl::StrCat(::testing::TempDir(), "/kvrelay-e2e-XXXXXX");
+  const char* made = mkdtemp(pattern.data());
+  EXPECT_NE(made, nullptr) << "no directory like " << pattern;
+  directory_ = pattern;
+}
+
+Cluster::~Cluster() {
+  const absl::Status stopped = Stop();
+  EXPECT_TRUE(stopped.ok()) << stopped;
+  if (::testing::Test::HasFailure()) GTEST_LOG_(INFO) << Logs();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+}
+
+absl::Status Cluster::StartMember(const std::string& role, const std::string& name,
+                                  std::vector<std::string> arguments) {
+  const std::string port_file = absl::StrCat(directory_, "/", name, ".port");
+  std::filesystem::remove(port_file);
+  arguments.insert(arguments.begin(), {"--listen", "127.0.0.1:0", "--port-file", port_file, "--instance", name});
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<Process> process,
+                      Process::Start("kvrelay-" + role, arguments, absl::StrCat(directory_, "/", name, ".log")));
+  Member& member = members_[name];
+  member = {std::move(process), role, ""};
+  WaitUntil([&] {
+    std::ifstream(port_file) >> member.address;
+    return !member.address.empty() || !member.process->Running();
+  });
+  if (!member.address.empty()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(name, " does not listen: ", member.process->Log()));
+}
+
+absl::Status Cluster::StartWorker(const std::string& role, const std::string& name, std::vector<std::string> extra) {
+  std::vector<std::string> arguments = {"--threads", "1", "--kv-pool-mib", "256"};
+  if (std::find(extra.begin(), extra.end(), "--model") == extra.end()) {
+    arguments.insert(arguments.end(), {"--model", ModelPath()});
+  }
+  arguments.insert(arguments.end(), extra.begin(), extra.end());
+  return StartMember(role, name, arguments);
+}
+
+absl::Status Cluster::StartRouter(const std::string& name) {
+  std::vector<std::string> arguments = {"--model", ModelPath()};
+  for (const auto& [worker, member] : members_) {
+    if (member.role != "router") arguments.insert(arguments.end(), {"--" + member.role, member.address});
+  }
+  KV_RETURN_IF_ERROR(StartMember("router", name, arguments));
+  router_ = name;
+  stub_ = v1::GenerationService::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::WaitReady() {
+  if (WaitForWorkers([](const v1::WorkerStatus& worker) { return worker.ready(); })) return absl::OkStatus();
+  const absl::StatusOr<v1::GetStatusResponse> status = Status();
+  return absl::UnavailableError(
+      absl::StrCat("not ready: ", status.ok() ? status->ShortDebugString() : status.status().ToString()));
+}
+
+absl::Status Cluster::StartAll(int prefill, int decode) {
+  for (int i = 1; i <= prefill; ++i) KV_RETURN_IF_ERROR(StartWorker("prefill", absl::StrCat("prefill-", i)));
+  for (int i = 1; i <= decode; ++i) KV_RETURN_IF_ERROR(StartWorker("decode", absl::StrCat("decode-", i)));
+  KV_RETURN_IF_ERROR(StartRouter());
+  return WaitReady();
+}
+
+absl::Status Cluster::Stop() {
+  std::string complaints;
+  for (auto& [name, member] : members_) member.process->Signal(SIGTERM);
+  for (auto& [name, member] : members_) {
+    const absl::StatusOr<int> exit = member.process->Wait();
+    if (!exit.ok()) {
+      absl::StrAppend(&complaints, name, ": ", exit.status().ToString(), "; ");
+      member.process->Signal(SIGKILL);
+    } else if (*exit != 0 && *exit != -SIGKILL) {  // killed: by a test that meant it
+      absl::StrAppend(&complaints, name, " ended with ", *exit, "; ");
+    }
+  }
+  // Whatever runs with a file of our directory on its command line was started for this cluster, by us or by one of
+  // ours.
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string line{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (absl::StrContains(line, directory_)) absl::StrAppend(&complaints, entry.path().string(), " is still there; ");
+  }
+  return complaints.empty() ? absl::OkStatus() : absl::InternalError(complaints);
+}
+
+Process& Cluster::process(const std::string& name) { return *members_.at(name).process; }
+
+const std::string& Cluster::address(const std::string& name) const { return members_.at(name).address; }
+
+absl::StatusOr<v1::GetStatusResponse> Cluster::Status() {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  v1::GetStatusResponse response;
+  const grpc::Status status = stub_->GetStatus(&context, v1::GetStatusRequest(), &response);
+  if (!status.ok()) return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  return response;
+}
+
+bool Cluster::WaitForWorkers(const std::function<bool(const v1::WorkerStatus&)>& condition) {
+  return WaitUntil([&] {
+    const absl::StatusOr<v1::GetStatusResponse> status = Status();
+    return status.ok() && std::all_of(status->workers().begin(), status->workers().end(), condition);
+  });
+}
+
+bool Cluster::WaitUntilIdle() {
+  absl::SleepFor(absl::Milliseconds(1200));
+  return WaitForWorkers([](const v1::WorkerStatus& worker) {
+    return worker.kv_blocks_referenced() == 0 && worker.active_sessions() == 0 && worker.queued_sessions() == 0;
+  });
+}
+
+std::string Cluster::Logs() const {
+  std::string logs;
+  for (const auto& [name, member] : members_) absl::StrAppend(&logs, "\n--- ", name, "\n", member.process->Log());
+  return logs;
+}
+
+}  // namespace kvrelay::e2e

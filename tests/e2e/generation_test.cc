@@ -1,0 +1,205 @@
+// What a user gets from three processes: answers, the same bits in every execution, and an account of every position.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tests/e2e/requests.h"
+#include "tests/e2e/shared_cluster.h"
+
+namespace kvrelay::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GenerationTest : public SharedClusterTest {
+ protected:
+  // Runs the request and checks what holds for every stream.
+  Stream Run(v1::GenerateRequest request, v1::Execution execution = v1::EXECUTION_UNSPECIFIED) {
+    request.set_execution(execution);
+    Stream stream = Generate(stub(), request);
+    ExpectSound(stream);
+    return stream;
+  }
+};
+
+// More tokens than one block of 64 positions.
+std::string LongText() {
+  std::string text = "A list of numbers and what they are good for:\n";
+  for (int i = 1; i <= 20; ++i) absl::StrAppend(&text, i, ". The number ", i * 7, " comes after ", i * 7 - 1, ".\n");
+  return text;
+}
+
+// Runs have to go on to their last token for exact counts.
+v1::GenerateRequest FixedLength(const std::string& text, uint32_t max_tokens) {
+  v1::GenerateRequest request = TextRequest(text, max_tokens);
+  request.set_ignore_eos(true);
+  return request;
+}
+
+TEST_F(GenerationTest, KnowsTheCapitalOfFrance) {
+  const Stream stream = Run(ChatRequest("What is the capital of France?", 32));
+  EXPECT_THAT(stream.text, HasSubstr("Paris"));
+  EXPECT_EQ(stream.started.placement().execution(), v1::EXECUTION_SPLIT) << stream.started.ShortDebugString();
+}
+
+TEST_F(GenerationTest, SplitIsReal) {
+  const Stream stream = Run(FixedLength(LongText(), 8), v1::EXECUTION_SPLIT);
+  const uint32_t prompt = stream.started.prompt_tokens();
+  ASSERT_GT(prompt, 128u);
+  const v1::Placement& placement = stream.started.placement();
+  EXPECT_NE(placement.prefill_instance(), placement.decode_instance());
+  EXPECT_THAT(placement.prefill_instance(), HasSubstr("prefill-"));
+  EXPECT_THAT(placement.decode_instance(), HasSubstr("decode-"));
+  ASSERT_EQ(stream.finished.workers_size(), 2);
+  const v1::PositionAccounting prefill = stream.worker(v1::WORKER_ROLE_PREFILL);
+  const v1::PositionAccounting decode = stream.worker(v1::WORKER_ROLE_DECODE);
+  EXPECT_EQ(prefill.computed() + prefill.reused(), prompt);
+  EXPECT_EQ(prefill.shipped(), prompt);
+  EXPECT_EQ(decode.received(), prompt);
+  EXPECT_EQ(decode.computed(), stream.tokens.size() - 1) << "only generated positions";
+  EXPECT_EQ(decode.recomputed(), 0u);
+  // f16 keys and values of 30 layers with 3 heads of 64: the payload is exactly what the prompt needs.
+  EXPECT_EQ(stream.finished.kv_bytes_shipped(), uint64_t{prompt} * 30 * 2 * 3 * 64 * 2);
+}
+
+TEST_F(GenerationTest, SplitOfOneTokenNeedsNoDecodeWorker) {
+  const Stream stream = Run(FixedLength("The capital of France is", 1), v1::EXECUTION_SPLIT);
+  EXPECT_EQ(stream.tokens.size(), 1u);
+  EXPECT_NE(stream.started.placement().prefill_instance(), "");
+  EXPECT_EQ(stream.started.placement().decode_instance(), "");
+  EXPECT_EQ(stream.finished.workers_size(), 1);
+  EXPECT_EQ(stream.worker(v1::WORKER_ROLE_DECODE).received(), 0u);
+  EXPECT_EQ(stream.finished.kv_bytes_shipped(), 0u);
+}
+
+TEST_F(GenerationTest, LocalStaysOnOneWorker) {
+  const Stream stream = Run(FixedLength("The capital of France is", 4), v1::EXECUTION_LOCAL);
+  ASSERT_EQ(stream.finished.workers_size(), 1);
+  const v1::PositionAccounting decode = stream.worker(v1::WORKER_ROLE_DECODE);
+  EXPECT_EQ(decode.received(), 0u);
+  EXPECT_EQ(decode.computed() + decode.reused(), stream.started.prompt_tokens() + 3u);
+}
+
+TEST_F(GenerationTest, ExecutionsGiveTheSameBits) {
+  for (const bool greedy : {true, false}) {
+    v1::GenerateRequest request = FixedLength(LongText(), 12);
+    request.set_logprobs(5);
+    request.mutable_sampling()->set_seed(42);
+    if (!greedy) request.mutable_sampling()->set_temperature(1.5f);
+    const Stream split = Run(request, v1::EXECUTION_SPLIT);
+    ExpectSameBits(split, Run(request, v1::EXECUTION_LOCAL));
+    ExpectSameBits(split, Run(request, v1::EXECUTION_NO_CACHE));
+  }
+}
+
+// Columns of the article's table, for a prompt of p tokens and run number k from 0.
+void ExpectArticleRow(const v1::RunTrace& run, uint32_t p, uint32_t k, bool no_cache) {
+  SCOPED_TRACE(run.ShortDebugString());
+  EXPECT_EQ(run.run(), k + 1);
+  EXPECT_EQ(run.first_position(), k == 0 || no_cache ? 0 : p + k - 1);
+  EXPECT_EQ(run.end_position(), p + k);
+  EXPECT_EQ(run.computed(), k == 0 ? p : 1);
+  EXPECT_EQ(run.recomputed(), k == 0 || !no_cache ? 0 : p + k - 1);
+  EXPECT_EQ(run.positions_read(), p + k);
+  EXPECT_EQ(run.kv_ready(), no_cache ? 0 : p + k);
+  EXPECT_EQ(run.history(), p + k + 1);
+}
+
+TEST_F(GenerationTest, TraceIsTheArticlesTable) {
+  // A prompt of its own, so that no earlier one has left a prefix behind.
+  v1::GenerateRequest request = FixedLength("Owls, unlike most birds of prey,", 4);
+  request.set_trace(true);
+  for (const auto execution : {v1::EXECUTION_NO_CACHE, v1::EXECUTION_LOCAL, v1::EXECUTION_SPLIT}) {
+    SCOPED_TRACE(v1::Execution_Name(execution));
+    const Stream stream = Run(request, execution);
+    ASSERT_EQ(stream.runs.size(), 4u);
+    const bool no_cache = execution == v1::EXECUTION_NO_CACHE;
+    EXPECT_EQ(stream.started.prompt_token_ids_size(), static_cast<int>(stream.started.prompt_tokens()));
+    for (uint32_t k = 0; k < 4; ++k) {
+      ExpectArticleRow(stream.runs[k], stream.started.prompt_tokens(), k, no_cache);
+      EXPECT_EQ(stream.runs[k].token_id(), stream.tokens[k].id());
+      if (no_cache) continue;
+      EXPECT_EQ(stream.runs[k].appended(), stream.runs[k].end_position() - stream.runs[k].first_position());
+    }
+    const bool split = execution == v1::EXECUTION_SPLIT;
+    EXPECT_EQ(stream.runs[0].instance() != stream.runs[1].instance(), split);
+    EXPECT_EQ(stream.runs[0].bytes_shipped(), stream.finished.kv_bytes_shipped());
+    EXPECT_EQ(stream.finished.kv_bytes_shipped() > 0, split);
+  }
+}
+
+TEST_F(GenerationTest, WithoutACacheEveryRunComputesEverythingAgain) {
+  const uint64_t n = 6;
+  const Stream stream = Run(FixedLength("Rain falls because", n), v1::EXECUTION_NO_CACHE);
+  const uint64_t p = stream.started.prompt_tokens();
+  const v1::PositionAccounting& total = stream.positions.back();
+  EXPECT_EQ(total.computed(), n * p + n * (n - 1) / 2);                // p, p + 1, ..., p + n - 1
+  EXPECT_EQ(total.recomputed(), (n - 1) * (p - 1) + n * (n - 1) / 2);  // all but p, then all but one each
+  EXPECT_EQ(total.discarded(), total.computed());
+  for (const v1::PositionAccounting& positions : stream.positions) EXPECT_EQ(positions.kv_ready(), 0u);
+}
+
+TEST_F(GenerationTest, StopStringEndsTheAnswerAndIsNotEmitted) {
+  v1::GenerateRequest request = TextRequest("One, two, three, four, five,", 16);
+  const Stream whole = Run(request);
+  ASSERT_GT(whole.text.size(), 6u);
+  const std::string stop = whole.text.substr(3, 3);
+  request.add_stop(stop);
+  const Stream stopped = Run(request);
+  EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
+  EXPECT_EQ(stopped.finished.reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(stopped.finished.stop(), stop);
+}
+
+TEST_F(GenerationTest, TwoRequestsWithOneLabel) {
+  v1::GenerateRequest request = FixedLength("The sea is", 16);
+  request.set_request_id("twice");
+  Stream streams[2];
+  std::thread other([&] { streams[0] = Generate(stub(), request); });
+  streams[1] = Generate(stub(), request);
+  other.join();
+  for (const Stream& stream : streams) {
+    ExpectSound(stream);
+    EXPECT_EQ(stream.started.request_id(), "twice");
+  }
+  ExpectSameBits(streams[0], streams[1]);
+}
+
+TEST_F(GenerationTest, EightAtOnceGiveTheTokensOfEachAlone) {
+  constexpr int kStreams = 8;
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < kStreams; ++i) {
+    requests.push_back(FixedLength(absl::StrCat("Story number ", i * i, ": once upon a time"), 12));
+    requests.back().mutable_sampling()->set_temperature(0.8f);
+    requests.back().mutable_sampling()->set_seed(i);
+    requests.back().set_logprobs(2);
+  }
+  std::vector<Stream> together(kStreams);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kStreams; ++i) threads.emplace_back([&, i] { together[i] = Generate(stub(), requests[i]); });
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kStreams; ++i) {
+    ExpectSound(together[i]);
+    ExpectSameBits(together[i], Run(requests[i]));
+  }
+}
+
+TEST_F(GenerationTest, TokenizeAndDetokenizeAreInverse) {
+  const std::string text = "na\xC3\xAFve \xF0\x9F\x98\x80 \xED\x95\x9C\xEA\xB8\x80\n\t  int main() { return 42; }";
+  grpc::ClientContext context;
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  v1::TokenizeResponse tokens;
+  ASSERT_TRUE(stub().Tokenize(&context, request, &tokens).ok());
+  EXPECT_EQ(tokens.ids_size(), tokens.pieces_size());
+  grpc::ClientContext back_context;
+  v1::DetokenizeRequest back;
+  *back.mutable_ids() = tokens.ids();
+  v1::DetokenizeResponse response;
+  ASSERT_TRUE(stub().Detokenize(&back_context, back, &response).ok());
+  EXPECT_EQ(response.text(), text);
+}
+
+}  // namespace
+}  // namespace kvrelay::e2e
