@@ -206,9 +206,9 @@ void GenerateFlow::OnPublished() {
 void GenerateFlow::OnDecodeSelected(const wire::Selected& selected) {
   if (!reserved_) return Broken(decode_, "selected a token before it had reserved");
   const bool own_run = !plan_.prefill || selected.index() != plan_first_;
+  Accepted();  // first: Started tells of the time before the token
   if (!CheckSelected(&decode_, selected, own_run)) return;
   accounting_.SetHolder(decode_.entry);
-  Accepted();
   OnPublished();
   TakeToken(selected);
   if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(decode_, selected));
@@ -260,9 +260,9 @@ void GenerateFlow::OnProgress(const wire::PrefillProgress& progress) {
 
 void GenerateFlow::OnPrefillSelected(const wire::Selected& selected) {
   if (prefill_.next_index != plan_first_) return Broken(prefill_, "selected more than one token");
+  Accepted();
   if (!CheckSelected(&prefill_, selected, /*own_run=*/true)) return;
   if (!published_) accounting_.SetHolder(prefill_.entry);
-  Accepted();
   if (selected.has_run()) output_.PrefillRun(TraceOf(prefill_, selected));
   TakeToken(selected);
 }

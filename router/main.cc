@@ -1,0 +1,74 @@
+#include <variant>
+
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/observability/log.h"
+#include "common/rpc/process.h"
+#include "common/rpc/server.h"
+#include "kvrelay/v1/generation.grpc.pb.h"
+#include "router/generation_service.h"
+#include "router/grpc_clients.h"
+#include "router/options.h"
+#include "router/served_model.h"
+#include "router/worker_registry.h"
+
+namespace kvrelay::router {
+namespace {
+
+// Streams may run on for this long after the signal to stop; then they are cancelled, and their clients resume
+// elsewhere.
+constexpr absl::Duration kDrainGrace = absl::Seconds(25);
+
+absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, OpenServedModel(options.model, options.model_name));
+  signals.Block();
+  WorkerChannels channels;
+  WorkerRegistry registry({.targets = options.workers, .fingerprint = model->facts().fingerprint}, &channels,
+                          Clock::Real());
+  const auto decode_client = NewGrpcDecodeClient(&channels);
+  const auto prefill_client = NewGrpcPrefillClient(&channels);
+  const auto service = NewGenerationService({.model = model.get(),
+                                             .clock = Clock::Real(),
+                                             .registry = &registry,
+                                             .decode_client = decode_client.get(),
+                                             .prefill_client = prefill_client.get()},
+                                            {.instance = options.instance, .max_active = options.max_active});
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server,
+                      rpc::Server::Start({.listen = options.listen},
+                                         {{v1::GenerationService::service_full_name(), service->service()}}));
+  observability::LogInfo("ready", {{"role", "router"},
+                                   {"instance", options.instance},
+                                   {"address", server->address()},
+                                   {"model", model->facts().name},
+                                   {"workers", options.workers.size()},
+                                   {"version", Version()}});
+  if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));
+
+  const int signal = signals.Wait();
+  observability::LogInfo("draining", {{"signal", signal}});
+  server->SetNotServing();
+  service->Drain();
+  server->Shutdown(kDrainGrace);
+  observability::LogInfo("stopped");
+  return absl::OkStatus();
+}
+
+int Run(int argc, char** argv) {
+  const auto options = ParseOptions(argc, argv);
+  if (const int* exit_code = std::get_if<int>(&options)) return *exit_code;
+  const auto& parsed = std::get<RouterOptions>(options);
+  observability::InitLog(parsed.log_format, parsed.log_level);
+  rpc::StopSignals signals;
+  const absl::Status status = Serve(parsed, signals);
+  if (status.ok()) return 0;
+  observability::LogError("failed", {{"role", "router"},
+                                     {"code", absl::StatusCodeToString(status.code())},
+                                     {"message", std::string(status.message())}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace kvrelay::router
+
+int main(int argc, char** argv) { return kvrelay::router::Run(argc, argv); }

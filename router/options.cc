@@ -1,0 +1,99 @@
+#include "router/options.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/version.h"
+#include "common/rpc/server.h"
+
+namespace kvrelay::router {
+namespace {
+
+std::string EnvName(std::string flag) {
+  for (char& c : flag) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return "KVRELAY_" + flag;
+}
+
+template <typename T>
+CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
+  return app.add_option("--" + flag, value, help)->envname(EnvName(flag))->capture_default_str();
+}
+
+// Values that are read as text and turned into more than text.
+struct RawValues {
+  std::vector<std::string> prefill, decode;
+  std::string log_format = "text", log_level = "info";
+};
+
+void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
+  Add(app, "model", o.model, "GGUF model file, read for its vocabulary and facts only")->required();
+  Add(app, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
+  Add(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  Add(app, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");
+  Add(app, "port-file", o.port_file, "file to write host:port to once the router listens");
+  const std::string address = "host:port, or dns:///host:port for all addresses of a name; several with commas";
+  Add(app, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address))->delimiter(',');
+  Add(app, "decode", raw.decode, absl::StrCat("decode workers: ", address))->delimiter(',');
+  Add(app, "max-active", o.max_active, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
+  Add(app, "log-format", raw.log_format, "text, json");
+  Add(app, "log-level", raw.log_level, "debug, info, warning, error");
+}
+
+absl::Status AddWorkers(v1::WorkerRole role, const std::vector<std::string>& addresses, RouterOptions& o) {
+  for (const std::string& address : addresses) {
+    if (address.empty()) continue;  // an empty environment variable, or a comma too many
+    KV_ASSIGN_OR_RETURN(WorkerTarget target, ParseTarget(role, address));
+    o.workers.push_back(std::move(target));
+  }
+  return absl::OkStatus();
+}
+
+std::string DefaultInstance() {
+  char host[256] = "localhost";
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat("router-", host, "-", getpid());
+}
+
+absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
+  KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_PREFILL, raw.prefill, o));
+  KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_DECODE, raw.decode, o));
+  if (o.workers.empty()) return absl::InvalidArgumentError("no worker is given; use --prefill and --decode");
+  KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
+  KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
+  KV_RETURN_IF_ERROR(rpc::ParseHostPort(o.listen).status());
+  if (o.instance.empty()) o.instance = DefaultInstance();
+  const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });
+  if (o.instance.size() > 128 || !clean) {
+    return absl::InvalidArgumentError("--instance takes up to 128 visible ASCII characters");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::variant<RouterOptions, int> ParseOptions(int argc, const char* const* argv) {
+  constexpr int kBadValue = 2;
+  RouterOptions options;
+  RawValues raw;
+  CLI::App app("The kvrelay router: the public service.", "kvrelay-router");
+  app.set_version_flag("--version", Version());
+  AddFlags(app, options, raw);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadValue;
+  }
+  if (const absl::Status status = Interpret(raw, options); !status.ok()) {
+    std::cerr << "kvrelay-router: " << status.message() << "\n";
+    return kBadValue;
+  }
+  return options;
+}
+
+}  // namespace kvrelay::router

@@ -1,0 +1,31 @@
+// Flags of the router. Each has an environment name: KVRELAY_ and the flag in capitals with underscores, for example
+// KVRELAY_MAX_ACTIVE; a flag wins over the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/observability/log.h"
+#include "router/worker_address.h"
+
+namespace kvrelay::router {
+
+struct RouterOptions {
+  std::string model;
+  std::string model_name;  // empty: from the model file
+  std::string listen = "127.0.0.1:0";
+  std::string instance;   // after parsing never empty
+  std::string port_file;  // empty: none
+  std::vector<WorkerTarget> workers;
+  uint32_t max_active = 256;
+  observability::LogFormat log_format = observability::LogFormat::kText;
+  observability::LogLevel log_level = observability::LogLevel::kInfo;
+};
+
+// The options, or the exit code if the program is done: 0 after --help or --version, 2 for a bad value, whose message
+// is on standard error.
+std::variant<RouterOptions, int> ParseOptions(int argc, const char* const* argv);
+
+}  // namespace kvrelay::router

@@ -1,0 +1,98 @@
+// Knows the workers: one WatchStatus stream per address, opened again when it breaks (0.1 s, doubling to 2 s), and
+// names resolved again every few seconds, so that workers come and go without a restart of the router.
+//
+// A worker is ready if its stream lives, it has the configured role and the router's model file, it is not draining,
+// and the beat of its compute loop has changed within `hung_after`.
+//
+// Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "router/worker.h"
+#include "router/worker_address.h"
+#include "router/worker_channels.h"
+
+namespace kvrelay::router {
+
+struct RegistryOptions {
+  std::vector<WorkerTarget> targets;
+  std::string fingerprint;  // of the router's model file
+  absl::Duration hung_after = absl::Seconds(5);
+  absl::Duration resolve_every = absl::Seconds(5);
+  Resolver resolver = ResolveTarget;
+};
+
+class WorkerRegistry final : public WorkerDirectory {
+ public:
+  // Starts watching. `channels` and `clock` must outlive the registry.
+  WorkerRegistry(RegistryOptions options, WorkerChannels* channels, const Clock* clock);
+  // Ends all streams and waits for them.
+  ~WorkerRegistry() override;
+
+  std::vector<Worker> Snapshot() const override;
+  bool Lost(const Worker& worker) const override;
+
+  // Counts the router's own calls on a worker, for placement.
+  void CallOpened(const Worker& worker);
+  void CallClosed(const Worker& worker);
+
+ private:
+  class Stream;
+  using Key = std::pair<v1::WorkerRole, std::string>;  // role and address
+
+  struct Watched {
+    Worker worker;  // all but what Judge fills in
+    absl::Duration beat_changed;
+    absl::Status error = absl::UnavailableError("not tried yet");  // why there is no stream
+    bool connected = false;                                        // the stream has given a report
+    bool was_ready = false;                                        // for the log
+    Stream* stream = nullptr;
+    absl::Duration retry_at;
+    absl::Duration backoff = kBackoffMin;
+  };
+  struct Target {
+    WorkerTarget target;
+    std::vector<std::string> addresses;
+    std::string problem = "not resolved yet";
+  };
+  static constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
+  static constexpr absl::Duration kBackoffMax = absl::Seconds(2);
+
+  void ResolveLoop();
+  void ResolveAll();
+  void WatchLoop();
+  // Opens and cancels streams as they are due.
+  void UpdateStreams();
+  void OnReport(Stream* stream, wire::WatchStatusResponse report);
+  void OnStreamEnd(Stream* stream, const absl::Status& status);
+  // Fills in `ready`, `problem`, `foreign_model` and `heartbeat_age`. The lock is held.
+  Worker Judge(const Watched& watched) const;
+  void LogChange(Watched* watched);
+  void Pause(absl::Duration duration);
+
+  const RegistryOptions options_;
+  WorkerChannels* const channels_;
+  const Clock* const clock_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::vector<Target> targets_;
+  std::map<Key, Watched> watched_;
+  int streams_ = 0;  // not yet ended
+  std::thread resolve_thread_;
+  std::thread watch_thread_;
+};
+
+}  // namespace kvrelay::router

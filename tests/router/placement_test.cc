@@ -1,0 +1,108 @@
+#include "router/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/router/fake_cluster.h"
+
+namespace kvrelay::router {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlacementTest : public testing::Test {
+ protected:
+  Worker& Add(v1::WorkerRole role, const std::string& instance) {
+    workers_.push_back(FakeWorker(role, instance));
+    return workers_.back();
+  }
+  Worker& Prefill(const std::string& instance) { return Add(v1::WORKER_ROLE_PREFILL, instance); }
+  Worker& Decode(const std::string& instance) { return Add(v1::WORKER_ROLE_DECODE, instance); }
+  absl::StatusOr<Plan> Run() { return Place(workers_, request_, avoided_); }
+
+  std::vector<Worker> workers_;
+  PlacementRequest request_;
+  AvoidedWorkers avoided_;
+};
+
+TEST_F(PlacementTest, LeastLoadedWins) {
+  Prefill("p1").status.mutable_load()->set_active_sessions(2);
+  Prefill("p2").status.mutable_load()->set_active_sessions(1);
+  Decode("d1").calls = 3;  // not yet in a report
+  Decode("d2").status.mutable_load()->set_active_sessions(2);
+  auto plan = Run();
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->prefill->instance(), "p2");
+  EXPECT_EQ(plan->decode->instance(), "d2");
+  EXPECT_THAT(plan->reason, HasSubstr("least loaded of 2"));
+}
+
+TEST_F(PlacementTest, TiesGoToTheLessUsed) {
+  Decode("d1").calls_total = 5;
+  Decode("d2").calls_total = 4;
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+}
+
+TEST_F(PlacementTest, PairsHaveOneNumericsId) {
+  Prefill("p1").status.mutable_identity()->set_numerics_id("n2");
+  Decode("d1");
+  Decode("d2").status.mutable_identity()->set_numerics_id("n2");
+  workers_.back().calls = 100;  // the only one that fits, however loaded
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  request_.numerics_id = "n1";
+  auto local = Run();
+  ASSERT_TRUE(local.ok());
+  EXPECT_EQ(local->execution, v1::EXECUTION_LOCAL);
+  EXPECT_EQ(local->decode->instance(), "d1");
+}
+
+TEST_F(PlacementTest, NoCommonNumericsIsSaid) {
+  Prefill("p1").status.mutable_identity()->set_numerics_id("n2");
+  Decode("d1");
+  request_.execution = v1::EXECUTION_SPLIT;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Run().status())) << Run().status();
+  request_.execution = v1::EXECUTION_UNSPECIFIED;
+  ASSERT_TRUE(Run().ok());
+  EXPECT_THAT(Run()->reason, HasSubstr("numerics"));
+}
+
+TEST_F(PlacementTest, ForeignModelIsFailedPrecondition) {
+  Worker& worker = Decode("d1");
+  worker.ready = false;
+  worker.foreign_model = true;
+  worker.problem = "two models in one service";
+  auto plan = Run();
+  EXPECT_TRUE(absl::IsFailedPrecondition(plan.status())) << plan.status();
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("two models"));
+}
+
+TEST_F(PlacementTest, ShortContextIsLeftOut) {
+  Decode("d1").status.set_context_length(100);
+  Decode("d2").calls = 9;
+  request_.tokens = 101;
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  request_.tokens = kFakeContext + 1;
+  EXPECT_THAT(std::string(Run().status().message()), HasSubstr("4097"));
+}
+
+TEST_F(PlacementTest, AvoidedWorkersComeLastAndLostOnesNever) {
+  Decode("d1");
+  Decode("d2").calls = 9;
+  avoided_.Add(workers_[0], /*lost=*/false);
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  avoided_.Add(workers_[1], /*lost=*/true);
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+  avoided_.Add(workers_[0], /*lost=*/true);
+  EXPECT_TRUE(absl::IsUnavailable(Run().status()));
+  workers_[0].status.mutable_identity()->set_epoch(2);  // restarted
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+}
+
+TEST_F(PlacementTest, ManyProblemsMakeAShortMessage) {
+  for (int i = 0; i < 1000; ++i) Decode("d" + std::to_string(i)).ready = false;
+  EXPECT_LT(Run().status().message().size(), 400u);
+  EXPECT_THAT(std::string(Run().status().message()), HasSubstr("996 more"));
+}
+
+}  // namespace
+}  // namespace kvrelay::router
