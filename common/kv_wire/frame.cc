@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 namespace kvrelay::kv_wire {
@@ -65,13 +66,18 @@ bool AllFinite(kv::KvType type, absl::Span<const std::byte> payload) {
   const uint64_t exponent = f16 ? 0x7c007c007c007c00u : 0x7f8000007f800000u;
   const uint64_t unit = f16 ? 0x0400040004000400u : 0x0080000000800000u;
   const uint64_t sign = f16 ? 0x8000800080008000u : 0x8000000080000000u;
-  uint64_t seen = 0;
-  for (size_t at = 0; at < payload.size(); at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, payload.data() + at, std::min(sizeof(word), payload.size() - at));
-    seen |= (word & exponent) + unit;
+  constexpr size_t kWords = 8;  // a fixed number, so that the compiler makes vectors of them
+  uint64_t seen[kWords] = {};
+  for (size_t at = 0; at < payload.size(); at += sizeof(seen)) {
+    uint64_t words[kWords] = {};
+    if (payload.size() - at >= sizeof(words)) {
+      std::memcpy(words, payload.data() + at, sizeof(words));
+    } else {
+      std::memcpy(words, payload.data() + at, payload.size() - at);
+    }
+    for (size_t i = 0; i < kWords; ++i) seen[i] |= (words[i] & exponent) + unit;
   }
-  return (seen & sign) == 0;
+  return std::none_of(std::begin(seen), std::end(seen), [sign](uint64_t word) { return (word & sign) != 0; });
 }
 
 }  // namespace kvrelay::kv_wire

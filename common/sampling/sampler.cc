@@ -21,12 +21,22 @@ struct Candidate {
 // The one order of candidates. It is total, so a partial selection gives the same prefix whatever the algorithm.
 bool Before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
+// Passes over the whole vocabulary work on this many values at once: a fixed number, which the compiler turns into
+// vectors.
+constexpr size_t kLanes = 16;
+
 bool IsFinite(float x) { return (std::bit_cast<uint32_t>(x) & 0x7f800000u) != 0x7f800000u; }
 
 absl::Status CheckFinite(absl::Span<const float> logits, uint64_t position) {
-  bool finite = true;
-  for (float logit : logits) finite &= IsFinite(logit);
-  if (finite) return absl::OkStatus();
+  // Adding one to the exponent carries into the sign bit exactly if the exponent is all ones: infinity or NaN.
+  uint32_t seen[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      seen[lane] |= (std::bit_cast<uint32_t>(logits[i + lane]) & 0x7f800000u) + 0x00800000u;
+  uint32_t any = 0;
+  for (uint32_t lane : seen) any |= lane;
+  if ((any >> 31) == 0 && std::all_of(logits.begin() + i, logits.end(), IsFinite)) return absl::OkStatus();
   const size_t id = std::find_if_not(logits.begin(), logits.end(), IsFinite) - logits.begin();
   return absl::InternalError(
       absl::StrCat("the logit of token ", id, " for position ", position, " is ", logits[id], ", not a finite number"));
@@ -46,14 +56,26 @@ void ForAllowedRanges(size_t vocabulary, absl::Span<const int32_t> banned, Visit
   visit(begin, vocabulary);
 }
 
+float Largest(absl::Span<const float> logits) {
+  float most[kLanes];
+  std::fill(most, most + kLanes, logits[0]);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      most[lane] = logits[i + lane] > most[lane] ? logits[i + lane] : most[lane];
+  float best = *std::max_element(most, most + kLanes);
+  for (; i < logits.size(); ++i) best = std::max(best, logits[i]);
+  return best;
+}
+
 std::optional<Candidate> Greedy(absl::Span<const float> logits, absl::Span<const int32_t> banned) {
   std::optional<Candidate> best;
   ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
     if (begin == end) return;
-    Candidate range{logits[begin], static_cast<int32_t>(begin)};
-    for (size_t i = begin + 1; i < end; ++i)
-      if (logits[i] > range.logit) range = {logits[i], static_cast<int32_t>(i)};
-    if (!best || range.logit > best->logit) best = range;
+    const float most = Largest(logits.subspan(begin, end - begin));
+    if (best && most <= best->logit) return;
+    const auto at = std::find(logits.begin() + begin, logits.begin() + end, most);
+    best = {most, static_cast<int32_t>(at - logits.begin())};
   });
   return best;
 }
@@ -147,7 +169,7 @@ std::optional<int32_t> Choose(absl::Span<const float> logits, const SamplingPara
 }
 
 void AddLogprobs(absl::Span<const float> logits, int count, Selection* selection) {
-  const float best = *std::max_element(logits.begin(), logits.end());
+  const float best = Largest(logits);
   double sum = 0;
   for (float logit : logits) sum += kernels::Exp(logit - best);
   const float log_sum = kernels::Log(static_cast<float>(sum));
