@@ -1,4 +1,5 @@
-// Text to token ids and back for the vocabulary of a GGUF file: a C++ face of the Rust crates `tokenizers` and `minijinja`.
+// Text to token ids and back for the vocabulary of a GGUF file: a C++ face of the Rust crates `tokenizers` and
+// `minijinja`.
 //
 // Immutable after creation; thread-safe.
 #pragma once
@@ -23,8 +24,8 @@ struct ChatMessage {
 
 class Tokenizer {
  public:
-  // INVALID_ARGUMENT if the vocabulary is inconsistent (ids outside, merges of unknown tokens, duplicate tokens), UNIMPLEMENTED
-  // for a tokenizer model or pre-tokenizer that is not known.
+  // INVALID_ARGUMENT if the vocabulary is inconsistent (ids outside, merges of unknown tokens, duplicate tokens),
+  // UNIMPLEMENTED for a tokenizer model or pre-tokenizer that is not known.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const model_file::GgufFile& file);
   ~Tokenizer();
 
@@ -35,12 +36,12 @@ class Tokenizer {
   bool has_chat_template() const;
   bool IsControl(int32_t id) const;
 
-  // Ids of raw text as Hugging Face gives them: special tokens recognised, BOS first if the model says so. INVALID_ARGUMENT for
-  // broken UTF-8.
+  // Ids of raw text as Hugging Face gives them: special tokens recognised, BOS first if the model says so.
+  // INVALID_ARGUMENT for broken UTF-8.
   absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text) const;
-  // Renders the model's chat template with the generation prompt and tokenizes it: what the template itself wrote may be control
-  // tokens, what came from the messages never is. INVALID_ARGUMENT with the template's own words if it refuses the messages;
-  // FAILED_PRECONDITION if the model has no template.
+  // Renders the model's chat template with the generation prompt and tokenizes it: what the template itself wrote may
+  // be control tokens, what came from the messages never is. INVALID_ARGUMENT with the template's own words if it
+  // refuses the messages; FAILED_PRECONDITION if the model has no template.
   absl::StatusOr<std::vector<int32_t>> EncodeChat(absl::Span<const ChatMessage> messages) const;
 
   // Raw bytes of a token; control tokens have none unless `include_control`. REQUIRES: 0 <= id < vocabulary_size().

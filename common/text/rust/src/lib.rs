@@ -1,0 +1,31 @@
+//! Text to token ids for byte-level BPE vocabularies, and chat templates. `abi` is the only way in (kvrelay_text.h).
+//!
+//! Every object is immutable once made, so all of it may be used from many threads.
+
+mod abi;
+mod chat;
+mod encoder;
+mod guard;
+mod pre_tokenizer;
+mod template;
+
+/// Why a call failed. The numbers are those of absl::StatusCode.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: i32,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn invalid_argument(message: impl Into<String>) -> Self {
+        Failure { code: 3, message: message.into() }
+    }
+
+    pub fn failed_precondition(message: impl Into<String>) -> Self {
+        Failure { code: 9, message: message.into() }
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Failure { code: 13, message: message.into() }
+    }
+}

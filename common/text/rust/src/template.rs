@@ -1,0 +1,146 @@
+//! Chat templates (Jinja) of model files. The source is not trusted: steps, recursion and output are bounded, and a
+//! template can reach no other template, file or clock.
+
+use std::io;
+
+use minijinja::value::Value;
+use minijinja::{Environment, Error, ErrorKind};
+use minijinja_contrib::pycompat;
+
+use crate::Failure;
+
+const MAX_STEPS: u64 = 100_000;
+const MAX_STEPS_PER_MESSAGE: u64 = 200;
+const MAX_RECURSION: usize = 100;
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
+// Values can be nested as deep as there are steps, and are dropped recursively. Only touched pages cost memory.
+const STACK_BYTES: usize = 128 << 20;
+const NAME: &str = "chat_template";
+
+#[derive(Clone)]
+pub struct Message {
+    pub role: String,
+    pub content: String,
+}
+
+pub struct Template {
+    environment: Environment<'static>,
+    source: String,
+    bos: Option<String>,
+    eos: Option<String>,
+}
+
+impl Template {
+    pub fn new(source: &str, bos: Option<String>, eos: Option<String>) -> Result<Self, Failure> {
+        let mut environment = Environment::new();
+        // As transformers sets up Jinja.
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.set_unknown_method_callback(pycompat::unknown_method_callback);
+        environment.set_recursion_limit(MAX_RECURSION);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment
+            .add_template_owned(NAME, source.to_string())
+            .map_err(|error| Failure::failed_precondition(format!("the model's chat template cannot be used: {error}")))?;
+        Ok(Template { environment, source: source.to_string(), bos, eos })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Renders each of the conversations, with the generation prompt.
+    pub fn render<const N: usize>(&self, conversations: [&[Message]; N]) -> Result<[String; N], Failure> {
+        let mut rendered = [const { String::new() }; N];
+        std::thread::scope(|scope| {
+            let work = || -> Result<(), Failure> {
+                for (output, messages) in rendered.iter_mut().zip(conversations) {
+                    *output = self.render_here(messages)?;
+                }
+                Ok(())
+            };
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            let thread = thread.map_err(|error| Failure::internal(format!("no thread for the template: {error}")))?;
+            thread.join().unwrap_or_else(|_| Err(Failure::internal("the template engine failed")))
+        })?;
+        Ok(rendered)
+    }
+
+    fn render_here(&self, messages: &[Message]) -> Result<String, Failure> {
+        let values = messages
+            .iter()
+            .map(|message| Value::from_iter([("role", message.role.as_str()), ("content", message.content.as_str())]));
+        let mut context = vec![
+            ("messages", Value::from(values.collect::<Vec<Value>>())),
+            ("add_generation_prompt", Value::from(true)),
+        ];
+        context.extend(self.bos.iter().map(|token| ("bos_token", Value::from(token.as_str()))));
+        context.extend(self.eos.iter().map(|token| ("eos_token", Value::from(token.as_str()))));
+
+        let max_steps = MAX_STEPS + MAX_STEPS_PER_MESSAGE * messages.len() as u64;
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(max_steps));
+        let mut output = Bounded(Vec::new());
+        environment
+            .get_template(NAME)
+            .and_then(|template| template.render_captured_to(Value::from_iter(context), &mut output).map(|_| ()))
+            .map_err(|error| refusal(&error, max_steps))?;
+        String::from_utf8(output.0).map_err(|error| Failure::internal(error.to_string()))
+    }
+}
+
+fn refusal(error: &Error, max_steps: u64) -> Failure {
+    Failure::invalid_argument(match error.kind() {
+        ErrorKind::OutOfFuel => format!("the chat template did not finish within {max_steps} steps"),
+        ErrorKind::WriteFailure => format!("the chat template wrote more than {MAX_OUTPUT_BYTES} bytes"),
+        _ => format!("the chat template refused the messages: {error}"),
+    })
+}
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+/// Always the same day, so that the same messages give the same tokens tomorrow and on another router; it is the day
+/// that Llama's own template falls back to.
+fn strftime_now(format: String) -> Result<String, Error> {
+    let mut output = String::new();
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            output.push(character);
+            continue;
+        }
+        output.push_str(match characters.next() {
+            Some('a') => "Fri",
+            Some('A') => "Friday",
+            Some('b') => "Jul",
+            Some('B') => "July",
+            Some('d') => "26",
+            Some('m') => "07",
+            Some('y') => "24",
+            Some('Y') => "2024",
+            Some('H' | 'M' | 'S') => "00",
+            Some('%') => "%",
+            _ => return Err(Error::new(ErrorKind::InvalidOperation, format!("strftime_now: format {format:?}"))),
+        });
+    }
+    Ok(output)
+}
+
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > MAX_OUTPUT_BYTES - self.0.len() {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

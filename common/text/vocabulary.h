@@ -1,0 +1,48 @@
+// The tokenizer.* metadata of a GGUF file, checked: what the tokenizer is built from.
+//
+// Plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model_file/gguf.h"
+
+namespace kvrelay::text {
+
+enum class TokenKind : uint8_t {
+  kPlain,        // only BPE makes it
+  kControl,      // steers the model; has no text of its own
+  kUserDefined,  // text that is one token wherever it stands
+};
+
+// How text is cut before BPE. Each value is a pattern that several files name differently.
+enum class PreTokenizer : uint8_t { kGpt2, kSmollm, kLlama3, kQwen2 };
+
+// Ids of two tokens whose texts BPE joins into a third.
+struct Merge {
+  uint32_t left, right;
+};
+
+struct Vocabulary {
+  std::vector<std::string> tokens;  // distinct; plain ones spelled in the byte alphabet
+  std::vector<TokenKind> kinds;     // [tokens.size()]
+  std::vector<Merge> merges;        // best first; neither their parts nor their results are control tokens
+  PreTokenizer pre_tokenizer = PreTokenizer::kGpt2;
+  std::optional<int32_t> bos_id, eos_id;
+  std::vector<int32_t> end_ids;  // eos_id and the other tokens that end a turn; distinct
+  bool adds_bos = false;
+  std::optional<std::string> chat_template;
+};
+
+// INVALID_ARGUMENT if the metadata contradicts itself, UNIMPLEMENTED if it is sound but of a kind that we do not know.
+absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::GgufFile& file);
+
+// The bytes that a plain token stands for. A token that is not spelled in the byte alphabet stands for itself.
+std::string BytesOfPlainToken(std::string_view token);
+
+}  // namespace kvrelay::text
