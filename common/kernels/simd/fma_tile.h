@@ -51,8 +51,8 @@ KVRELAY_INLINE void FmaTile(const float* const* a, const std::byte* b, size_t k_
 
 // One kRows x kColumns tile of a matrix product on packed units.
 template <class Element, int kRows, int kColumns>
-void FloatMatmulTile(const float* const* x, const std::byte* unit, size_t unit_bytes, int inputs, float* out,
-                     int out_stride, bool add) {
+KVRELAY_NOINLINE void FloatMatmulTile(const float* const* x, const std::byte* unit, size_t unit_bytes, int inputs,
+                                      float* out, int out_stride, bool add) {
   F32x16 acc[kRows][kColumns];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) acc[r][c] = Zero16();

@@ -2,8 +2,7 @@
 // over blocks ascends with the same two operations per block in every tile, so a row's result does not depend on the
 // other rows.
 //
-// Written once against the vector types of one instruction set. A "vector" below is the
-// kLanes outputs that one integer dot product gives: a unit, or half of one.
+// Written once against the vector types of one instruction set.
 #pragma once
 
 #include "common/kernels/kernel_types.h"
@@ -13,35 +12,36 @@
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
 
-constexpr int kVectorsPerUnit = kUnitRows / kLanes;
-
-// d, and m if there is one, of one block for the outputs of a vector.
-struct Scales {
-  F32v d;
-  F32v m;
+// kRows rows of activations at one block; the distances between rows are counted in blocks.
+struct BlockRows {
+  const int8_t* q;
+  const int32_t* sum;
+  size_t stride;
 };
 
+// How a weight type is read from a unit: its integer products and its scales, 16 outputs at once.
 struct FormatQ4_1 {
   static constexpr bool kHasMinimum = true;
-  using Weights = Q4Weights;
-  static KVRELAY_INLINE Weights Load(const std::byte* unit, int block, int part) {
-    return LoadQ4(unit + block * packed::kQ4_1BlockBytes + part * kLanes * 4);
+  template <int kRows>
+  static KVRELAY_INLINE void Products(const std::byte* unit, int block, const BlockRows& x, I32x16 (&out)[kRows]) {
+    ProductsQ4<kRows>(unit + block * packed::kQ4_1BlockBytes, x.q, x.stride * kQuantBlock, out);
   }
-  static KVRELAY_INLINE Scales LoadScales(const std::byte* unit, int block, int, int part) {
-    const std::byte* scales = unit + block * packed::kQ4_1BlockBytes + packed::kQ4_1QuantBytes + part * kLanes * 2;
-    return {LoadF16V(scales), LoadF16V(scales + packed::kScaleBytes)};
+  static KVRELAY_INLINE F32x16 Scale(const std::byte* unit, int block, int) {
+    return LoadF16x16(unit + block * packed::kQ4_1BlockBytes + packed::kQ4_1QuantBytes);
+  }
+  static KVRELAY_INLINE F32x16 Minimum(const std::byte* unit, int block) {
+    return LoadF16x16(unit + block * packed::kQ4_1BlockBytes + packed::kQ4_1QuantBytes + packed::kScaleBytes);
   }
 };
 
 struct FormatQ8_0 {
   static constexpr bool kHasMinimum = false;
-  using Weights = Q8Weights;
-  static KVRELAY_INLINE Weights Load(const std::byte* unit, int block, int part) {
-    return LoadQ8(unit + block * packed::kQ8_0QuantBytes + part * kLanes * 4);
+  template <int kRows>
+  static KVRELAY_INLINE void Products(const std::byte* unit, int block, const BlockRows& x, I32x16 (&out)[kRows]) {
+    ProductsQ8<kRows>(unit + block * packed::kQ8_0QuantBytes, x.q, x.stride * kQuantBlock, x.sum, x.stride, out);
   }
-  static KVRELAY_INLINE Scales LoadScales(const std::byte* unit, int block, int blocks, int part) {
-    const std::byte* scales = unit + blocks * packed::kQ8_0QuantBytes + block * packed::kScaleBytes;
-    return {LoadF16V(scales + part * kLanes * 2), ZeroV()};
+  static KVRELAY_INLINE F32x16 Scale(const std::byte* unit, int block, int blocks) {
+    return LoadF16x16(unit + blocks * packed::kQ8_0QuantBytes + block * packed::kScaleBytes);
   }
 };
 
@@ -55,85 +55,86 @@ struct QuantMatmulArgs {
   bool add;
 };
 
-// kRows rows from `row` on times kVectors vectors from `vector` on.
-template <class Format, int kRows, int kVectors>
-void QuantMatmulTile(const QuantMatmulArgs& m, int vector, int row) {
+// kRows rows from `row` on times kUnits units from `unit` on.
+template <class Format, int kRows, int kUnits>
+KVRELAY_NOINLINE void QuantMatmulTile(const QuantMatmulArgs& m, int unit, int row) {
   const int blocks = m.inputs / kQuantBlock;
-  const size_t first_block = static_cast<size_t>(row) * blocks;
-  const int8_t* q = m.x.q + first_block * kQuantBlock;
-  const float* d = m.x.d + first_block;
-  const float* d_sum = m.x.d_sum + first_block;
-  const int32_t* sum = m.x.sum + first_block;
-  F32v acc[kVectors][kRows];
-  for (auto& vector_acc : acc) {
-    for (auto& value : vector_acc) value = ZeroV();
+  const size_t stride = static_cast<size_t>(blocks);
+  const size_t first = row * stride;
+  const float* d = m.x.d + first;
+  const float* d_sum = m.x.d_sum + first;
+  BlockRows x{m.x.q + first * kQuantBlock, m.x.sum + first, stride};
+  F32x16 acc[kUnits][kRows];
+  for (auto& unit_acc : acc) {
+    for (auto& value : unit_acc) value = Zero16();
   }
   for (int b = 0; b < blocks; ++b) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const std::byte* unit = m.units + (vector + v) / kVectorsPerUnit * m.unit_bytes;
-      const int part = (vector + v) % kVectorsPerUnit;
-      const auto weights = Format::Load(unit, b, part);
-      const Scales scales = Format::LoadScales(unit, b, blocks, part);
+    for (int u = 0; u < kUnits; ++u) {
+      const std::byte* data = m.units + (unit + u) * m.unit_bytes;
+      I32x16 products[kRows];
+      Format::template Products<kRows>(data, b, x, products);
+      const F32x16 scale = Format::Scale(data, b, blocks);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const size_t at = static_cast<size_t>(r) * blocks + b;
-        const F32v product = ToFloat(Dot(weights, q + at * kQuantBlock, sum[at]));
-        acc[v][r] = Fma(product, Mul(scales.d, SetV(d[at])), acc[v][r]);
-        if constexpr (Format::kHasMinimum) acc[v][r] = Fma(scales.m, SetV(d_sum[at]), acc[v][r]);
+        acc[u][r] = Fma(ToFloat(products[r]), Mul(scale, Set16(d[r * stride])), acc[u][r]);
+      }
+      if constexpr (Format::kHasMinimum) {
+        const F32x16 minimum = Format::Minimum(data, b);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) acc[u][r] = Fma(minimum, Set16(d_sum[r * stride]), acc[u][r]);
       }
     }
+    x.q += kQuantBlock;
+    ++x.sum;
+    ++d;
+    ++d_sum;
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* p = m.out + static_cast<size_t>(row + r) * m.out_stride + (vector + v) * kLanes;
-      Store(p, m.add ? Add(LoadV(p), acc[v][r]) : acc[v][r]);
+    for (int u = 0; u < kUnits; ++u) {
+      float* p = m.out + static_cast<size_t>(row + r) * m.out_stride + (unit + u) * kUnitRows;
+      Store(p, m.add ? Add(Load16(p), acc[u][r]) : acc[u][r]);
     }
   }
 }
 
-// One row takes several vectors at once: their sums are independent chains.
-constexpr int QuantTileVectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+constexpr int QuantTileUnits(int rows) { return rows == 1 ? kQuantSingleRowUnits : 1; }
 
 template <class Format, int kRows>
-KVRELAY_INLINE void QuantMatmulTiles(const QuantMatmulArgs& m, int vector, int vectors, int row) {
-  if constexpr (QuantTileVectors(kRows) > 1) {
-    if (vectors == QuantTileVectors(kRows)) {
-      return QuantMatmulTile<Format, kRows, QuantTileVectors(kRows)>(m, vector, row);
-    }
+KVRELAY_INLINE void QuantMatmulTiles(const QuantMatmulArgs& m, int unit, int units, int row) {
+  if constexpr (QuantTileUnits(kRows) > 1) {
+    if (units == QuantTileUnits(kRows)) return QuantMatmulTile<Format, kRows, QuantTileUnits(kRows)>(m, unit, row);
   }
-  for (int v = 0; v < vectors; ++v) QuantMatmulTile<Format, kRows, 1>(m, vector + v, row);
+  for (int u = 0; u < units; ++u) QuantMatmulTile<Format, kRows, 1>(m, unit + u, row);
 }
 
 // Rows that remain after whole tiles: one tile of exactly that many.
 template <class Format, int kRows>
-void QuantMatmulLast(const QuantMatmulArgs& m, int vector, int vectors, int row, int left) {
+void QuantMatmulLast(const QuantMatmulArgs& m, int unit, int units, int row, int left) {
   if constexpr (kRows > 0) {
-    if (left == kRows) return QuantMatmulTiles<Format, kRows>(m, vector, vectors, row);
-    QuantMatmulLast<Format, kRows - 1>(m, vector, vectors, row, left);
+    if (left == kRows) return QuantMatmulTiles<Format, kRows>(m, unit, units, row);
+    QuantMatmulLast<Format, kRows - 1>(m, unit, units, row, left);
   }
 }
 
-// Rows pass in panels that stay in the second-level cache; within a panel, the weights of a few vectors stay in the
-// first.
+// Rows pass in panels that stay in the second-level cache; within a panel, a unit's weights stay in the first.
 template <class Format>
 void QuantMatmul(const std::byte* units, size_t unit_bytes, int unit_begin, int unit_end, int inputs,
                  const QuantizedRows& x, int rows, float* out, int out_stride, bool add) {
   constexpr int kPanelBytes = 192 << 10;
-  const int panel =
-      kPanelBytes / inputs > kQuantTileRows ? kPanelBytes / inputs / kQuantTileRows * kQuantTileRows : kQuantTileRows;
+  const int tiles = kPanelBytes / inputs / kQuantTileRows;
+  const int panel = (tiles > 0 ? tiles : 1) * kQuantTileRows;
   const QuantMatmulArgs m{units, unit_bytes, inputs, x, out, out_stride, add};
-  const int vector_end = unit_end * kVectorsPerUnit;
   for (int panel_begin = 0; panel_begin < rows; panel_begin += panel) {
-    const int panel_end = panel_begin + panel < rows ? panel_begin + panel : rows;
-    const int at_once = QuantTileVectors(panel_end - panel_begin);
-    for (int vector = unit_begin * kVectorsPerUnit; vector < vector_end; vector += at_once) {
-      const int vectors = vector_end - vector < at_once ? vector_end - vector : at_once;
+    const int panel_end = rows - panel_begin > panel ? panel_begin + panel : rows;
+    const int at_once = QuantTileUnits(panel_end - panel_begin);
+    for (int unit = unit_begin; unit < unit_end; unit += at_once) {
+      const int taken = unit_end - unit < at_once ? unit_end - unit : at_once;
       int row = panel_begin;
       for (; row + kQuantTileRows <= panel_end; row += kQuantTileRows) {
-        QuantMatmulTiles<Format, kQuantTileRows>(m, vector, vectors, row);
+        QuantMatmulTiles<Format, kQuantTileRows>(m, unit, taken, row);
       }
-      QuantMatmulLast<Format, kQuantTileRows - 1>(m, vector, vectors, row, panel_end - row);
+      QuantMatmulLast<Format, kQuantTileRows - 1>(m, unit, taken, row, panel_end - row);
     }
   }
 }

@@ -9,22 +9,18 @@
 #include <cstdint>
 
 #define KVRELAY_INLINE inline __attribute__((always_inline))
+#define KVRELAY_NOINLINE __attribute__((noinline))
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
 
-constexpr int kLanes = 8;
 // Six rows of 16 floats are 12 of the 16 registers; 2 hold the right operand, 1 a broadcast.
 constexpr int kFloatTileRows = 6;
-// Eight registers hold a block's weights for 8 outputs, four the sums of 4 rows.
+// Four rows of 16 integer sums are 8 registers, beside weights, mask, broadcast and product.
 constexpr int kQuantTileRows = 4;
+// Units that one row takes at once.
+constexpr int kQuantSingleRowUnits = 1;
 
-struct F32v {
-  __m256 v;
-};
-struct I32v {
-  __m256i v;
-};
 struct F32x16 {
   __m256 lo, hi;
 };
@@ -32,21 +28,10 @@ struct I32x16 {
   __m256i lo, hi;
 };
 
-// Native width.
-KVRELAY_INLINE F32v ZeroV() { return {_mm256_setzero_ps()}; }
-KVRELAY_INLINE F32v SetV(float x) { return {_mm256_set1_ps(x)}; }
-KVRELAY_INLINE F32v LoadV(const float* p) { return {_mm256_loadu_ps(p)}; }
 KVRELAY_INLINE __m256 LoadHalves(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-KVRELAY_INLINE F32v LoadF16V(const std::byte* p) { return {LoadHalves(p)}; }
-KVRELAY_INLINE void Store(float* p, F32v a) { _mm256_storeu_ps(p, a.v); }
-KVRELAY_INLINE F32v Add(F32v a, F32v b) { return {_mm256_add_ps(a.v, b.v)}; }
-KVRELAY_INLINE F32v Mul(F32v a, F32v b) { return {_mm256_mul_ps(a.v, b.v)}; }
-KVRELAY_INLINE F32v Fma(F32v a, F32v b, F32v c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
-KVRELAY_INLINE F32v ToFloat(I32v a) { return {_mm256_cvtepi32_ps(a.v)}; }
 
-// Sixteen lanes.
 KVRELAY_INLINE F32x16 Zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 KVRELAY_INLINE F32x16 Set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 KVRELAY_INLINE F32x16 Load16(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -144,48 +129,64 @@ KVRELAY_INLINE __m256i Repeat4(const int8_t* x) {
   return _mm256_set1_epi32(four);
 }
 
-// A block's weights for 8 outputs: element j holds values 4j..4j+3 of each.
-struct Q4Weights {
-  __m256i v[8];
-};
-KVRELAY_INLINE Q4Weights LoadQ4(const std::byte* block) {
-  Q4Weights w;
+// Keeps the compiler from moving a sum's additions behind all of its products, which no longer fit the registers then.
+KVRELAY_INLINE void Pin(__m256i& a) { __asm__("" : "+x"(a)); }
+
+KVRELAY_INLINE __m256i LoadBytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+
+// Exact integer products of one packed block (packed_layout.h) with 32 values each of kRows rows, `stride` apart.
+//
+// Rows and both halves of the 16 outputs share what is loaded: with one half at a time, loads would be the limit. A
+// 16-bit lane sums eight pairs of at most 2 * 15 * 127 = 3810: 30480, which fits.
+template <int kRows>
+KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
   const __m256i nibble = _mm256_set1_epi8(15);
-  for (int j = 0; j < 4; ++j) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 64 * j));
-    w.v[j] = _mm256_and_si256(bytes, nibble);
-    w.v[j + 4] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
+  __m256i lo[kRows], hi[kRows];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) {  // values 4j..4j+3; those from 16 on are the high nibbles of the same bytes
+    const std::byte* bytes = block + j % 4 * 64;
+    const __m256i w_lo = _mm256_and_si256(j < 4 ? LoadBytes(bytes) : _mm256_srli_epi16(LoadBytes(bytes), 4), nibble);
+    const __m256i w_hi =
+        _mm256_and_si256(j < 4 ? LoadBytes(bytes + 32) : _mm256_srli_epi16(LoadBytes(bytes + 32), 4), nibble);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i four = Repeat4(x + r * stride + 4 * j);
+      const __m256i lo_pairs = _mm256_maddubs_epi16(w_lo, four);
+      const __m256i hi_pairs = _mm256_maddubs_epi16(w_hi, four);
+      lo[r] = j == 0 ? lo_pairs : _mm256_add_epi16(lo[r], lo_pairs);
+      hi[r] = j == 0 ? hi_pairs : _mm256_add_epi16(hi[r], hi_pairs);
+      Pin(lo[r]);
+      Pin(hi[r]);
+    }
   }
-  return w;
-}
-// A 16-bit lane sums eight pairs of at most 2 * 15 * 127 = 3810: 30480, which fits.
-KVRELAY_INLINE I32v Dot(const Q4Weights& w, const int8_t* x, int32_t) {
-  __m256i sum = _mm256_maddubs_epi16(w.v[0], Repeat4(x));
-  for (int j = 1; j < 8; ++j) sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w.v[j], Repeat4(x + 4 * j)));
-  return {_mm256_madd_epi16(sum, _mm256_set1_epi16(1))};
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int r = 0; r < kRows; ++r) out[r] = {_mm256_madd_epi16(lo[r], ones), _mm256_madd_epi16(hi[r], ones)};
 }
 
-struct Q8Weights {
-  __m256i v[8];
-  __m256i magnitude[8];
-};
-KVRELAY_INLINE Q8Weights LoadQ8(const std::byte* block) {
-  Q8Weights w;
-  for (int j = 0; j < 8; ++j) {
-    w.v[j] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + 64 * j));
-    w.magnitude[j] = _mm256_abs_epi8(w.v[j]);  // -128 becomes 128: the magnitude is read as unsigned
-  }
-  return w;
-}
-// w * x = |w| * (sign of w) x. A pair is at most 2 * 128 * 127 = 32512, which fits 16 bits; two pairs would not.
-KVRELAY_INLINE I32v Dot(const Q8Weights& w, const int8_t* x, int32_t) {
+// w * x = |w| * (sign of w) x, as the instruction wants one unsigned side (|-128| is 128). A pair is at most 2 * 128 *
+// 127 = 32512, which fits 16 bits; two pairs would not. `sums` of the rows' values are not needed here.
+template <int kRows>
+KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* /*sums*/,
+                               size_t /*sum_stride*/, I32x16 (&out)[kRows]) {
   const __m256i ones = _mm256_set1_epi16(1);
-  __m256i sum = _mm256_setzero_si256();
+  for (int r = 0; r < kRows; ++r) out[r] = SetI(0);
+#pragma GCC unroll 8
   for (int j = 0; j < 8; ++j) {
-    const __m256i pairs = _mm256_maddubs_epi16(w.magnitude[j], _mm256_sign_epi8(Repeat4(x + 4 * j), w.v[j]));
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+    const __m256i w_lo = LoadBytes(block + 64 * j);
+    const __m256i w_hi = LoadBytes(block + 64 * j + 32);
+    const __m256i magnitude_lo = _mm256_abs_epi8(w_lo);
+    const __m256i magnitude_hi = _mm256_abs_epi8(w_hi);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i four = Repeat4(x + r * stride + 4 * j);
+      const __m256i lo_pairs = _mm256_maddubs_epi16(magnitude_lo, _mm256_sign_epi8(four, w_lo));
+      const __m256i hi_pairs = _mm256_maddubs_epi16(magnitude_hi, _mm256_sign_epi8(four, w_hi));
+      out[r].lo = _mm256_add_epi32(out[r].lo, _mm256_madd_epi16(lo_pairs, ones));
+      out[r].hi = _mm256_add_epi32(out[r].hi, _mm256_madd_epi16(hi_pairs, ones));
+      Pin(out[r].lo);
+      Pin(out[r].hi);
+    }
   }
-  return {sum};
 }
 
 }  // namespace

@@ -10,15 +10,17 @@
 #include <cstdint>
 
 #define KVRELAY_INLINE inline __attribute__((always_inline))
+#define KVRELAY_NOINLINE __attribute__((noinline))
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
 
-constexpr int kLanes = 16;
 // With 32 registers: eight independent chains hide the latency of a fused multiply-add.
 constexpr int kFloatTileRows = 8;
 // Eight registers hold a block's weights, sixteen the sums of 16 rows.
 constexpr int kQuantTileRows = 16;
+// Units that one row takes at once: independent chains that hide the latency of the dot products.
+constexpr int kQuantSingleRowUnits = 4;
 
 struct F32x16 {
   __m512 v;
@@ -26,8 +28,6 @@ struct F32x16 {
 struct I32x16 {
   __m512i v;
 };
-using F32v = F32x16;
-using I32v = I32x16;
 
 KVRELAY_INLINE F32x16 Zero16() { return {_mm512_setzero_ps()}; }
 KVRELAY_INLINE F32x16 Set16(float x) { return {_mm512_set1_ps(x)}; }
@@ -100,11 +100,6 @@ KVRELAY_INLINE int32_t MaxLanesI(I32x16 a) {
 }
 KVRELAY_INLINE void Prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
-KVRELAY_INLINE F32v ZeroV() { return Zero16(); }
-KVRELAY_INLINE F32v SetV(float x) { return Set16(x); }
-KVRELAY_INLINE F32v LoadV(const float* p) { return Load16(p); }
-KVRELAY_INLINE F32v LoadF16V(const std::byte* p) { return LoadF16x16(p); }
-
 // Four consecutive values of a row, repeated.
 KVRELAY_INLINE __m512i Repeat4(const int8_t* x) {
   int32_t four;
@@ -112,40 +107,41 @@ KVRELAY_INLINE __m512i Repeat4(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// A block's weights for 16 outputs: element j holds values 4j..4j+3 of each.
-struct Q4Weights {
-  __m512i v[8];
-};
-KVRELAY_INLINE Q4Weights LoadQ4(const std::byte* block) {
-  Q4Weights w;
+// Exact integer products of one packed block with 32 values each of kRows rows: see vector_avx2.h.
+template <int kRows>
+KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
   const __m512i nibble = _mm512_set1_epi8(15);
+  __m512i w[8];
+#pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     const __m512i bytes = _mm512_loadu_si512(block + 64 * j);
-    w.v[j] = _mm512_and_si512(bytes, nibble);
-    w.v[j + 4] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+    w[j] = _mm512_and_si512(bytes, nibble);
+    w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
   }
-  return w;
-}
-KVRELAY_INLINE I32v Dot(const Q4Weights& w, const int8_t* x, int32_t) {
-  __m512i sum = _mm512_setzero_si512();
-  for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w.v[j], Repeat4(x + 4 * j));
-  return {sum};
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(x + r * stride + 4 * j));
+    out[r] = {sum};
+  }
 }
 
 // The instruction wants unsigned weights: w + 128, with 128 times the row's sum taken off at the start.
-struct Q8Weights {
-  __m512i v[8];
-};
-KVRELAY_INLINE Q8Weights LoadQ8(const std::byte* block) {
-  Q8Weights w;
+template <int kRows>
+KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* sums,
+                               size_t sum_stride, I32x16 (&out)[kRows]) {
   const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
-  for (int j = 0; j < 8; ++j) w.v[j] = _mm512_xor_si512(_mm512_loadu_si512(block + 64 * j), offset);
-  return w;
-}
-KVRELAY_INLINE I32v Dot(const Q8Weights& w, const int8_t* x, int32_t x_sum) {
-  __m512i sum = _mm512_set1_epi32(-128 * x_sum);
-  for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w.v[j], Repeat4(x + 4 * j));
-  return {sum};
+  __m512i w[8];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) w[j] = _mm512_xor_si512(_mm512_loadu_si512(block + 64 * j), offset);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    __m512i sum = _mm512_set1_epi32(-128 * sums[r * sum_stride]);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(x + r * stride + 4 * j));
+    out[r] = {sum};
+  }
 }
 
 }  // namespace

@@ -8,15 +8,15 @@
 #include <cstdint>
 
 #define KVRELAY_INLINE inline __attribute__((always_inline))
+#define KVRELAY_NOINLINE __attribute__((noinline))
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
 
-// Outputs that an integer dot product handles at once.
-constexpr int kLanes = 16;
 // Rows of a float tile, and of an integer one: small, for arrays fill no registers.
 constexpr int kFloatTileRows = 2;
 constexpr int kQuantTileRows = 2;
+constexpr int kQuantSingleRowUnits = 1;
 
 struct F32x16 {
   float v[16];
@@ -24,8 +24,6 @@ struct F32x16 {
 struct I32x16 {
   int32_t v[16];
 };
-using F32v = F32x16;
-using I32v = I32x16;
 
 template <class F>
 KVRELAY_INLINE F32x16 MakeF32(F lane) {
@@ -193,39 +191,32 @@ KVRELAY_INLINE int32_t MaxLanesI(const I32x16& a) {
 }
 KVRELAY_INLINE void Prefetch(const std::byte*) {}
 
-// Native width.
-KVRELAY_INLINE F32v ZeroV() { return Zero16(); }
-KVRELAY_INLINE F32v SetV(float x) { return Set16(x); }
-KVRELAY_INLINE F32v LoadV(const float* p) { return Load16(p); }
-KVRELAY_INLINE F32v LoadF16V(const std::byte* p) { return LoadF16x16(p); }
-
-// Weights of one block of 32 inputs for kLanes outputs, and their exact integer products with a row's 32 values.
-struct Q4Weights {
-  const std::byte* block;
-};
-KVRELAY_INLINE Q4Weights LoadQ4(const std::byte* block) { return {block}; }
-KVRELAY_INLINE I32v Dot(const Q4Weights& w, const int8_t* x, int32_t) {
-  return MakeI32([&](int lane) {
-    int32_t sum = 0;
-    for (int j = 0; j < 16; ++j) {
-      const int byte = static_cast<int>(w.block[(j / 4) * 64 + lane * 4 + j % 4]);
-      sum += (byte & 15) * x[j] + (byte >> 4) * x[j + 16];
-    }
-    return sum;
-  });
+// Exact integer products of one packed block with 32 values each of kRows rows: see vector_avx2.h.
+template <int kRows>
+KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
+  for (int r = 0; r < kRows; ++r) {
+    const int8_t* row = x + r * stride;
+    out[r] = MakeI32([&](int lane) {
+      int32_t sum = 0;
+      for (int i = 0; i < 16; ++i) {
+        const int byte = static_cast<int>(block[i / 4 * 64 + lane * 4 + i % 4]);
+        sum += (byte & 15) * row[i] + (byte >> 4) * row[i + 16];
+      }
+      return sum;
+    });
+  }
 }
-struct Q8Weights {
-  const std::byte* block;
-};
-KVRELAY_INLINE Q8Weights LoadQ8(const std::byte* block) { return {block}; }
-KVRELAY_INLINE I32v Dot(const Q8Weights& w, const int8_t* x, int32_t) {
-  return MakeI32([&](int lane) {
-    int32_t sum = 0;
-    for (int j = 0; j < 32; ++j) {
-      sum += static_cast<int8_t>(w.block[(j / 4) * 64 + lane * 4 + j % 4]) * x[j];
-    }
-    return sum;
-  });
+template <int kRows>
+KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* /*sums*/,
+                               size_t /*sum_stride*/, I32x16 (&out)[kRows]) {
+  for (int r = 0; r < kRows; ++r) {
+    const int8_t* row = x + r * stride;
+    out[r] = MakeI32([&](int lane) {
+      int32_t sum = 0;
+      for (int i = 0; i < 32; ++i) sum += static_cast<int8_t>(block[i / 4 * 64 + lane * 4 + i % 4]) * row[i];
+      return sum;
+    });
+  }
 }
 
 }  // namespace
