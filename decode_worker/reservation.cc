@@ -66,6 +66,8 @@ absl::StatusOr<HandoffReceipt> Reservation::OnCommit(uint32_t attempt, const wor
   {
     std::lock_guard lock(mutex_);
     published = std::exchange(published_, nullptr);
+    // The call of the receipt is on its own now: the owner may end in `published`, and the receipt must still get out.
+    std::erase_if(streams_, [&](const Bound& bound) { return bound.attempt == attempt; });
   }
   if (published == nullptr) return absl::CancelledError("the owner of the reservation has ended");
   published(commit, receipt);

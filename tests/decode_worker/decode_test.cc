@@ -165,7 +165,7 @@ TEST(DecodeTest, HeartbeatsWhileHeldAndWhileWaiting) {
 
 // A reader that reads nothing: its stream fills up and is cancelled, nobody else notices.
 TEST(DecodeTest, ReaderTooSlowIsCutOff) {
-  TestDecodeWorker worker({.context_length = 20000, .chunk = 1000, .blocks = 400});
+  TestDecodeWorker worker({.blocks = 400, .context_length = 20000, .chunk = 1000});
   auto spec = MakeSpec(4, 15000);
   spec.set_logprobs(20);
   DecodeClient slow(*worker.stub), other(*worker.stub);

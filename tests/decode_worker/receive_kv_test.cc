@@ -20,7 +20,7 @@ using kvrelay::testing::MakeSpec;
 using kvrelay::testing::TestDecodeWorker;
 using worker::v1::ReceiveKvRequest;
 
-class ReceiveKvTest : public testing::Test {
+class ReceiveKvTest : public ::testing::Test {
  protected:
   // A reservation that waits for KV.
   std::unique_ptr<DecodeClient> Reserved(const worker::v1::GenerationSpec& spec, char id = 'a') {
@@ -175,7 +175,7 @@ TEST_F(ReceiveKvTest, LateCommitGetsTheWinnersReceipt) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->committed().winner(), 1);
   KvClient late(*worker_.kv_stub);
-  ASSERT_TRUE(late.SendAll(HandoffMessages(spec, {.attempt = 2, .sender = "prefill-2"})).ok());
+  ASSERT_TRUE(late.SendAll(HandoffMessages(spec)).ok());
   EXPECT_TRUE(late.response.duplicate());
   EXPECT_EQ(late.response.winner(), 1);
   EXPECT_EQ(late.response.received(), 150);
@@ -204,7 +204,7 @@ TEST_F(ReceiveKvTest, OwnersEndAtAnyFrameStopsTheTransfer) {
     ASSERT_TRUE(other_kv.SendAll(HandoffMessages(other_spec, {.id = 'b'})).ok());
     for (size_t i = sent; i < messages.size(); ++i) kv.Write(messages[i]);
     // NOT_FOUND if even the header came too late.
-    EXPECT_THAT(kv.Finish().error_code(), testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::NOT_FOUND));
+    EXPECT_THAT(kv.Finish().error_code(), ::testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::NOT_FOUND));
     const std::vector<int32_t> tokens(other_spec.token_ids().begin(), other_spec.token_ids().end());
     EXPECT_TRUE(HoldsFakeKv(*cache, tokens));
     worker_.engine().Allow(INT64_MAX);

@@ -42,7 +42,7 @@ TEST(PrefillTest, HandsOverTheSameBytes) {
     auto spec = MakeSpec(length, 4);
     spec.set_logprobs(3);
     auto stream = Reserve(decode, 'a', spec);
-    const auto cache = decode.engine().last_cache();
+    auto cache = decode.engine().last_cache();
     PrefillClient job(*prefill.stub, MakePrefill(spec, 'a', 1, decode.address()));
     const auto selected = job.Next();
     ASSERT_TRUE(selected.has_value() && selected->has_selected());
@@ -63,6 +63,7 @@ TEST(PrefillTest, HandsOverTheSameBytes) {
     EXPECT_LT(done.bytes_before_last_layer(), bytes);
     EXPECT_LE(done.first_frame_layer(), 2);
     EXPECT_TRUE(HoldsFakeKv(*cache, Tokens(spec)));
+    cache.reset();
     // The same token on the other stream, with its log-probabilities.
     const auto copy = stream->Next();
     ASSERT_TRUE(copy.has_value() && copy->has_selected());
@@ -199,7 +200,7 @@ TEST(PrefillTest, EndOfTheReservationEndsTheJob) {
     ASSERT_TRUE(job.WaitForProgress([&](const auto& p) { return p.computed() == (units < 3 ? 0 : 100); }));
     stream->Cancel();
     const grpc::Status status = job.Finish();
-    EXPECT_THAT(status.error_code(), testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::NOT_FOUND));
+    EXPECT_THAT(status.error_code(), ::testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::NOT_FOUND));
     EXPECT_TRUE(prefill.engine().WaitUntilFree());
     EXPECT_TRUE(decode.engine().WaitUntilFree());
   }
@@ -210,7 +211,7 @@ TEST(PrefillTest, ErrorsOfTheReceiverPassWithTheirCode) {
   const auto code_of = [&](TestPrefillWorker& prefill, const PrefillRequest& request) {
     PrefillClient job(*prefill.stub, request);
     const grpc::Status status = job.Finish();
-    EXPECT_THAT(status.error_message(), testing::HasSubstr("decode-1 at " + decode.address()));
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("decode-1 at " + decode.address()));
     EXPECT_TRUE(prefill.engine().WaitUntilFree());
     return status.error_code();
   };
@@ -238,7 +239,7 @@ TEST(PrefillTest, UnreachableReceiverIsNamed) {
   PrefillClient job(*prefill.stub, MakePrefill(MakeSpec(150, 3), 'a', 1, address));
   const grpc::Status status = job.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_THAT(status.error_message(), testing::HasSubstr("decode-1 at " + address));
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("decode-1 at " + address));
   EXPECT_TRUE(prefill.engine().WaitUntilFree());
 }
 
@@ -250,7 +251,7 @@ TEST(PrefillTest, ReceiverThatDiesIsUnavailable) {
   PrefillClient job(*prefill.stub, MakePrefill(MakeSpec(150, 3), 'a', 1, decode->address()));
   ASSERT_TRUE(job.WaitForProgress([](const auto& p) { return p.computed() == 100; }));
   decode->server().Shutdown(absl::ZeroDuration());
-  EXPECT_THAT(job.Finish().error_code(), testing::AnyOf(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED));
+  EXPECT_THAT(job.Finish().error_code(), ::testing::AnyOf(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED));
   EXPECT_TRUE(prefill.engine().WaitUntilFree());
 }
 

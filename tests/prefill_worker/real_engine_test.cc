@@ -20,7 +20,7 @@ using kvrelay::testing::PrefillClient;
 using kvrelay::testing::TestDecodeWorker;
 using kvrelay::testing::TestPrefillWorker;
 
-class RealEngineTest : public testing::Test {
+class RealEngineTest : public ::testing::Test {
  protected:
   RealEngineTest() {
     kvrelay::testing::MemoryFile file(kvrelay::testing::TinyModelBytes({.layers = 3}));

@@ -88,7 +88,10 @@ engine::EngineLoad FakeEngine::Load() const {
   return {.beat = beat_,
           .steps = steps_,
           .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
-          .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced())};
+          .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced()),
+          .active_sessions = 0,
+          .queued_sessions = 0,
+          .pending_prompt_tokens = 0};
 }
 
 const model::Model& FakeEngine::model() const {

@@ -29,7 +29,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.step_budget, absl::Milliseconds(200));
   EXPECT_EQ(options.max_sessions, 256);
   EXPECT_EQ(options.kv_type, kv::KvType::kF16);
-  EXPECT_THAT(options.instance, testing::StartsWith("prefill-"));
+  EXPECT_THAT(options.instance, ::testing::StartsWith("prefill-"));
 }
 
 TEST(OptionsTest, EveryFlag) {

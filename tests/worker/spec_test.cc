@@ -13,7 +13,7 @@
 namespace kvrelay::worker {
 namespace {
 
-class SpecTest : public testing::Test {
+class SpecTest : public ::testing::Test {
  protected:
   SpecTest() {
     context_.engine = &engine_;
@@ -40,10 +40,10 @@ TEST_F(SpecTest, TakesASoundSpecOver) {
   spec.set_temperature(0.5f);
   const auto parsed = ParseSpec(spec, context_);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  EXPECT_THAT(parsed->tokens, testing::ElementsAre(10, 17, 24, 31, 38));
+  EXPECT_THAT(parsed->tokens, ::testing::ElementsAre(10, 17, 24, 31, 38));
   EXPECT_EQ(parsed->prompt_length, 3);
-  EXPECT_THAT(parsed->end_rule.eos_ids, testing::ElementsAre(2, 7));
-  EXPECT_THAT(parsed->end_rule.stop_ids, testing::ElementsAre(9));
+  EXPECT_THAT(parsed->end_rule.eos_ids, ::testing::ElementsAre(2, 7));
+  EXPECT_THAT(parsed->end_rule.stop_ids, ::testing::ElementsAre(9));
   EXPECT_EQ(parsed->end_rule.max_tokens, 10);
   EXPECT_EQ(parsed->end_rule.min_tokens, 2);
   EXPECT_EQ(parsed->sampling.seed, UINT64_MAX);
@@ -93,7 +93,9 @@ TEST_F(SpecTest, HandoffIdIsNeverQuoted) {
   for (const std::string& id : {std::string(), std::string("secret-15-bytes"), std::string(17, 'x')}) {
     const absl::Status status = CheckHandoffId(id);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    if (!id.empty()) EXPECT_EQ(status.message().find(id), absl::string_view::npos);
+    if (!id.empty()) {
+      EXPECT_EQ(status.message().find(id), absl::string_view::npos);
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include "kvrelay/worker/v1/decode.grpc.pb.h"
 #include "kvrelay/worker/v1/kv.grpc.pb.h"
 #include "kvrelay/worker/v1/prefill.grpc.pb.h"
+#include "kvrelay/worker/v1/worker.grpc.pb.h"
 #include "prefill_worker/prefill_service.h"
 #include "tests/worker/fake_engine.h"
 
