@@ -1,10 +1,11 @@
 # ./dev bits: proves equal bits over the large covering set
 #
-# usage: ./dev bits [ARGUMENTS of kvrelay_bits]
+# usage: ./dev bits
 #
 # Runs the full model over a set of execution, chunk size, threads, batch, kernel set and cache type in which every
 # three values meet at least once, and compares logits byte by byte. Takes up to two hours; ./dev test runs a smaller
 # set.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
+[[ $# == 0 ]] || die "bits takes no arguments"
 need_programs kvrelay_bits
-exec "$BIN/kvrelay_bits" --long --model "$KVRELAY_MODEL" "$@"
+exec "$BIN/kvrelay_bits"
