@@ -56,13 +56,13 @@ void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int32_t* s
   __builtin_memcpy(&max, &max_bits, sizeof(max));
   float scale = max / 127.0f;
   if (scale < __FLT_MIN__) scale = 0.0f;
-  const F32x16 divisor = Set16(scale == 0.0f ? 1.0f : scale);
+  const F32x16 inverse = Set16(scale == 0.0f ? 0.0f : 1.0f / scale);
   const F32x16 limit = Set16(127.0f);
   const F32x16 lowest = Set16(-127.0f);
   const F32x16 round = Set16(ExpPolynomial::kRound);
   const I32x16 offset = SetI(-0x4B400000);  // minus the bits of kRound
-  const I32x16 q0 = AddI(Bits(Add(Min(Max(Div(x0, divisor), lowest), limit), round)), offset);
-  const I32x16 q1 = AddI(Bits(Add(Min(Max(Div(x1, divisor), lowest), limit), round)), offset);
+  const I32x16 q0 = AddI(Bits(Add(Min(Max(Mul(x0, inverse), lowest), limit), round)), offset);
+  const I32x16 q1 = AddI(Bits(Add(Min(Max(Mul(x1, inverse), lowest), limit), round)), offset);
   StoreI8(q, q0);
   StoreI8(q + 16, q1);
   *sum = SumLanesI(AddI(q0, q1));
