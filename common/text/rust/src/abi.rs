@@ -72,10 +72,8 @@ pub unsafe extern "C" fn kvr_encoder_new(
                 _ => Kind::Plain,
             })
             .collect();
-        let merges: Vec<(u32, u32)> = slice(vocabulary.merges, vocabulary.merge_count)
-            .iter()
-            .map(|merge| (merge.left, merge.right))
-            .collect();
+        let merges: Vec<(u32, u32)> =
+            slice(vocabulary.merges, vocabulary.merge_count).iter().map(|merge| (merge.left, merge.right)).collect();
         let encoder = Encoder::new(&tokens, &kinds, &merges, PreTokenizer::new(vocabulary.pre_tokenizer)?)?;
         let guard = Guard::new(encoder.added())?;
         Ok(Box::into_raw(Box::new(EncoderHandle { encoder, guard })))
@@ -193,6 +191,7 @@ unsafe fn slice<'a, T>(data: *const T, size: usize) -> &'a [T] {
 }
 
 unsafe fn utf8<'a>(text: Str, name: impl Fn() -> String) -> Result<&'a str, Failure> {
-    std::str::from_utf8(slice(text.data, text.size))
-        .map_err(|error| Failure::invalid_argument(format!("{} is not UTF-8: bad byte at offset {}", name(), error.valid_up_to())))
+    std::str::from_utf8(slice(text.data, text.size)).map_err(|error| {
+        Failure::invalid_argument(format!("{} is not UTF-8: bad byte at offset {}", name(), error.valid_up_to()))
+    })
 }

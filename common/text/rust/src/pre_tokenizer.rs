@@ -17,7 +17,7 @@ const QWEN2: &str = concat!(
 pub struct PreTokenizer {
     pattern: SysRegex,
     single_digits: bool,
-    pub normalizes: bool,    // NFC first
+    pub normalizes: bool,     // NFC first
     pub ignores_merges: bool, // a piece that is a token is that token, whatever the merges say
 }
 

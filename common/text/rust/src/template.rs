@@ -40,9 +40,9 @@ impl Template {
         environment.set_recursion_limit(MAX_RECURSION);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        environment
-            .add_template_owned(NAME, source.to_string())
-            .map_err(|error| Failure::failed_precondition(format!("the model's chat template cannot be used: {error}")))?;
+        environment.add_template_owned(NAME, source.to_string()).map_err(|error| {
+            Failure::failed_precondition(format!("the model's chat template cannot be used: {error}"))
+        })?;
         Ok(Template { environment, source: source.to_string(), bos, eos })
     }
 
