@@ -85,10 +85,11 @@ void GenerateFlow::InitCall(Call* call, const Worker& worker, bool cached) {
            .next_index = plan_first_};
 }
 
-wire::GenerationSpec GenerateFlow::CurrentSpec() const {
+// The same for all attempts of a plan, whatever tokens came in between.
+wire::GenerationSpec GenerateFlow::PlanSpec() const {
   wire::GenerationSpec spec = request_.spec;
   spec.mutable_token_ids()->Truncate(static_cast<int>(spec.prompt_length()));
-  spec.mutable_token_ids()->Add(tokens_.begin(), tokens_.end());
+  spec.mutable_token_ids()->Add(tokens_.begin(), tokens_.begin() + plan_first_);
   return spec;
 }
 
@@ -100,7 +101,7 @@ void GenerateFlow::OpenDecode() {
   wire::DecodeRequest request;
   wire::Reserve& reserve = *request.mutable_reserve();
   reserve.set_handoff_id(handoff_id_);
-  *reserve.mutable_spec() = CurrentSpec();
+  *reserve.mutable_spec() = PlanSpec();
   reserve.set_source(SourceOf(plan_.execution));
   if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
   decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
@@ -113,7 +114,7 @@ void GenerateFlow::OpenPrefill() {
   InitCall(&prefill_, *plan_.prefill, /*cached=*/true);
   output_.HoldRuns();
   wire::PrefillRequest request;
-  *request.mutable_spec() = CurrentSpec();
+  *request.mutable_spec() = PlanSpec();
   if (plan_.decode) {
     wire::Handoff& handoff = *request.mutable_handoff();
     handoff.set_handoff_id(handoff_id_);
@@ -170,7 +171,7 @@ void GenerateFlow::OnReserved(const wire::Reserved& reserved) {
     return DecodeFailed(absl::UnavailableError(absl::StrCat("another process answers at ", decode_.worker.address, ": ",
                                                             found.instance(), " instead of ", expected.instance())));
   }
-  if (reserved.positions_held() > sequence_length()) {
+  if (reserved.positions_held() > plan_length()) {
     return Broken(decode_, "holds more positions than the prompt has");
   }
   if (plan_.prefill && reserved.kv_address().empty()) return Broken(decode_, "has no address for KV");
@@ -254,7 +255,7 @@ void GenerateFlow::OnProgress(const wire::PrefillProgress& progress) {
     return PrefillFailed(absl::UnavailableError(absl::StrCat("another process answers at ", prefill_.worker.address)));
   }
   Alive(&prefill_, progress.beat());
-  accounting_.ReportProgress(prefill_.entry, std::min(progress.computed(), sequence_length()));
+  accounting_.ReportProgress(prefill_.entry, std::min(progress.computed(), plan_length()));
   Accepted();
 }
 

@@ -129,9 +129,9 @@ class GenerateFlow {
   void OpenPlan(Plan plan);
   void OpenDecode();
   void OpenPrefill();
-  wire::GenerationSpec CurrentSpec() const;
+  wire::GenerationSpec PlanSpec() const;
   uint32_t tokens_left() const { return request_.spec.max_tokens() - static_cast<uint32_t>(tokens_.size()); }
-  uint32_t sequence_length() const { return request_.spec.prompt_length() + static_cast<uint32_t>(tokens_.size()); }
+  uint32_t plan_length() const { return request_.spec.prompt_length() + plan_first_; }
   PlacementRequest Wanted(v1::Execution execution) const;
   void InitCall(Call* call, const Worker& worker, bool cached);
 

@@ -191,7 +191,8 @@ void FakeCluster::NextToken(CallId id) {
   calls_.at(id).events.push_back([this, id] {
     Call& call = calls_.at(id);
     if (call.ended || !call.open) return;
-    if (call.finish) return Ended(id, wire::END_REASON_FINISHED_BY_ROUTER);
+    // Finish may come in the middle of a run, whose token is then still told.
+    if (call.finish && random_() % 2 == 0) return Ended(id, wire::END_REASON_FINISHED_BY_ROUTER);
     QueueSelected(id, call.session->Select());
   });
 }
@@ -225,6 +226,7 @@ bool FakeCluster::Publish(const wire::Handoff& handoff, const wire::Selected& se
 void FakeCluster::Prefill(CallId id, const wire::PrefillRequest& request) {
   const std::string instance = calls_.at(id).instance;
   const Faults& wrong = faults[instance];
+  if (wrong.silent) return;
   if (!wrong.refuse.ok()) return QueueEnd(id, wrong.refuse);
   wire::PrefillResponse response;
   wire::PrefillProgress& progress = *response.mutable_progress();

@@ -199,7 +199,10 @@ TEST(FlowFailures, AnotherProcessAtTheSameAddressIsNotUsed) {
   f.AddWorkers(2, 2);
   f.cluster.faults["d1"].other_instance = "stranger";
   f.cluster.faults["p1"].other_instance = "stranger";
-  f.Run();
+  f.Start();
+  while (f.cluster.prefill_requests.empty()) f.cluster.StepRole(v1::WORKER_ROLE_DECODE);
+  f.cluster.StepRole(v1::WORKER_ROLE_PREFILL);  // before its token is known to be published
+  f.cluster.RunAll();
   f.CheckSuccess();
   EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "d2", "p1", "p2"));
 }

@@ -218,15 +218,17 @@ TEST(GenerateFlow, ResumeGoesOnWhereTheStreamBroke) {
   whole.AddWorkers(1, 1);
   whole.request.stop = {"@@"};
   whole.Run();
+  const std::vector<uint32_t> ids = whole.sink.Ids();
+  ASSERT_EQ(ids.size(), 6u);
   for (uint32_t had = 0; had < 6; ++had) {
     SCOPED_TRACE(had);
     FlowFixture f(had + 1);
     f.AddWorkers(1, 1);
     f.request.stop = {"@@"};
-    for (uint32_t i = 0; i < had; ++i) f.request.spec.add_token_ids(whole.sink.Ids()[i]);
+    for (uint32_t i = 0; i < had; ++i) f.request.spec.add_token_ids(ids[i]);
     f.Run();
     f.CheckSuccess();
-    EXPECT_EQ(f.sink.Ids(), std::vector<uint32_t>(whole.sink.Ids().begin() + had, whole.sink.Ids().end()));
+    EXPECT_EQ(f.sink.Ids(), std::vector<uint32_t>(ids.begin() + had, ids.end()));
     EXPECT_EQ(f.sink.responses.back().positions().selected(), 6u);
     EXPECT_EQ(f.sink.responses.back().positions().emitted(), 6 - had);
     EXPECT_EQ(f.cluster.opened.size(), had == 5 ? 1u : 2u);  // the last token alone needs no decode worker
