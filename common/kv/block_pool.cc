@@ -26,13 +26,13 @@ BlockPool::BlockPool(const KvLayout& layout, int blocks, HugeBuffer memory)
 }
 
 int BlockPool::referenced() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return total_ - static_cast<int>(free_.size());
 }
 
 absl::StatusOr<std::vector<BlockId>> BlockPool::Take(int count) {
   KV_CHECK(count >= 0, "a number of blocks is not negative");
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (static_cast<size_t>(count) > free_.size())
     return absl::ResourceExhaustedError(
         absl::StrCat("need ", count, " KV blocks, ", free_.size(), " of ", total_, " are free"));
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<BlockId>> BlockPool::Take(int count) {
 }
 
 void BlockPool::Return(absl::Span<const BlockId> blocks) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (BlockId id : blocks) {
     KV_CHECK(id < referenced_.size() && referenced_[id], "a returned block was taken before");
     referenced_[id] = false;

@@ -5,11 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/kv/layout.h"
 #include "common/tensor/huge_buffer.h"
@@ -40,9 +39,9 @@ class BlockPool {
   const KvLayout layout_;
   const int total_;
   HugeBuffer memory_;
-  mutable absl::Mutex mutex_;
-  std::vector<BlockId> free_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> referenced_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // guards all below
+  std::vector<BlockId> free_;
+  std::vector<bool> referenced_;
 };
 
 }  // namespace kvrelay::kv

@@ -64,7 +64,7 @@ HandoffReceiver::HandoffReceiver(std::shared_ptr<kv::SequenceCache> cache, Hando
 }
 
 absl::StatusOr<uint32_t> HandoffReceiver::OpenAttempt(uint32_t attempt, std::string sender_instance) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (ended_) return absl::AbortedError("the reservation has ended");
   if (published_) return published_->winner;
   if (attempt == 0 || attempt - 1 != attempt_)
@@ -77,7 +77,7 @@ absl::StatusOr<uint32_t> HandoffReceiver::OpenAttempt(uint32_t attempt, std::str
 }
 
 absl::Status HandoffReceiver::OnHeader(const KvHeader& header) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (header.handoff_id() != expected_.handoff_id) return absl::NotFoundError("no reservation has this handoff id");
   KV_RETURN_IF_ERROR(CheckAttempt(header.attempt()));
   if (published_) return absl::OkStatus();
@@ -99,7 +99,7 @@ absl::Status HandoffReceiver::OnFrame(uint32_t attempt, const KvFrame& frame) {
   absl::Status status = CheckContent(frame);
   const Digest digest = status.ok() ? DigestOf(PayloadOf(frame)) : Digest{};
 
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   KV_RETURN_IF_ERROR(CheckAttempt(attempt));
   if (published_) return absl::OkStatus();
   if (state_ == State::kFailed) return absl::AbortedError(absl::StrCat("attempt ", attempt, " has failed"));
@@ -119,7 +119,7 @@ absl::Status HandoffReceiver::OnFrame(uint32_t attempt, const KvFrame& frame) {
 }
 
 absl::StatusOr<HandoffReceipt> HandoffReceiver::OnCommit(uint32_t attempt, const KvCommit& commit) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   KV_RETURN_IF_ERROR(CheckAttempt(attempt));
   if (published_) {
     HandoffReceipt receipt = *published_;
@@ -145,14 +145,14 @@ absl::StatusOr<HandoffReceipt> HandoffReceiver::OnCommit(uint32_t attempt, const
 }
 
 void HandoffReceiver::Close() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   ended_ = true;
   transfer_.reset();
   state_ = State::kClosed;
 }
 
 std::optional<HandoffReceipt> HandoffReceiver::published() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return published_;
 }
 

@@ -22,14 +22,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/kv/sequence_cache.h"
@@ -100,28 +99,28 @@ class HandoffReceiver {
 
   int BlockIndex(int position) const;
   // Whether messages of `attempt` are for us at all. Of no effect on the attempt that is.
-  absl::Status CheckAttempt(uint32_t attempt) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckAttempt(uint32_t attempt) const;
   absl::Status CheckHeader(const worker::v1::KvHeader& header) const;
   // What the frame alone tells: sizes, checksum, values.
   absl::Status CheckContent(const worker::v1::KvFrame& frame) const;
   // Whether it fits the header and the frames before it.
-  absl::Status CheckPlace(const worker::v1::KvFrame& frame) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckCommit(const worker::v1::KvCommit& commit) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPlace(const worker::v1::KvFrame& frame) const;
+  absl::Status CheckCommit(const worker::v1::KvCommit& commit) const;
   absl::Status CheckSelected(const worker::v1::KvCommit& commit) const;
   // Ends the transfer; returns `status`.
-  absl::Status Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Fail(absl::Status status);
 
   const std::shared_ptr<kv::SequenceCache> cache_;
   const HandoffExpectation expected_;
   const Clock* const clock_;
 
-  mutable absl::Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kClosed;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  uint32_t attempt_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string sender_instance_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Transfer> transfer_ ABSL_GUARDED_BY(mutex_);
-  std::optional<HandoffReceipt> published_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // guards all below
+  State state_ = State::kClosed;
+  bool ended_ = false;
+  uint32_t attempt_ = 0;
+  std::string sender_instance_;
+  std::optional<Transfer> transfer_;
+  std::optional<HandoffReceipt> published_;
 };
 
 }  // namespace kvrelay::kv_wire

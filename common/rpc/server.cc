@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -47,7 +46,7 @@ void SetTransport(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
 }
 
-// Why an address cannot be bound: gRPC only says that it could not.
+// Why an address cannot be bound, empty if it can: gRPC only says that it could not.
 std::string BindFailure(const HostPort& address) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -55,15 +54,22 @@ std::string BindFailure(const HostPort& address) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
   if (error != 0) return gai_strerror(error);
-  std::string cause = "unknown cause";
+  std::string cause;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     const int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
     if (fd < 0) continue;
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));  // as gRPC does: connections that linger do not count
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0) cause = std::strerror(errno);
     close(fd);
   }
   freeaddrinfo(found);
   return cause;
+}
+
+absl::Status CannotListen(const std::string& listen, const std::string& cause) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", listen, ": ", cause, "; choose another address, or port 0 for a free one"));
 }
 
 }  // namespace
@@ -94,6 +100,12 @@ std::string JoinHostPort(const HostPort& address) {
   return v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
 }
 
+absl::Status CheckCanListen(const std::string& listen) {
+  KV_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
+  const std::string cause = BindFailure(address);
+  return cause.empty() ? absl::OkStatus() : CannotListen(listen, cause);
+}
+
 Server::Server(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names)
     : server_(std::move(server)), address_(std::move(address)), names_(std::move(names)) {}
 
@@ -113,8 +125,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || bound_port <= 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen, ": ", BindFailure(address),
-                                               "; choose another address, or port 0 for a free one"));
+    const std::string cause = BindFailure(address);
+    return CannotListen(options.listen, cause.empty() ? "unknown cause" : cause);
   }
   for (const std::string& name : names) server->GetHealthCheckService()->SetServingStatus(name, true);
   address.port = bound_port;
@@ -127,7 +139,7 @@ void Server::SetNotServing() { server_->GetHealthCheckService()->SetServingStatu
 
 void Server::Shutdown(absl::Duration grace) {
   SetNotServing();
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
+  server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
   server_->Wait();
 }
 

@@ -50,6 +50,9 @@ class Server {
   const std::vector<std::string> names_;
 };
 
+// Whether an address can be bound now; the errors of Server::Start. For programs that load for long before they listen.
+absl::Status CheckCanListen(const std::string& listen);
+
 // Splits host:port, [v6]:port included. INVALID_ARGUMENT says what is wrong.
 struct HostPort {
   std::string host;

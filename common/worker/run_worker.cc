@@ -99,6 +99,7 @@ void LogReady(const WorkerOptions& options, const WorkerContext& context, const 
 }
 
 absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSignals& signals) {
+  KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.listen));  // before the model is read, which takes seconds
   KV_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(options));
   signals.Block();
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, StartEngine(options, *loaded.model));

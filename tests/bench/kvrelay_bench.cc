@@ -42,6 +42,7 @@ class Bench {
     engine_options.threads = threads;
     engine_options.kv_type = *kv_type;
     engine_options.kv_blocks = 600;
+    engine_options.step_budget = absl::Seconds(10);  // all prompts first: the streams are timed together
     auto engine = engine::Engine::Create(model->get(), engine_options, Clock::Real());
     if (!engine.ok()) return engine.status();
     limits_ = MeasureLimits(threads);

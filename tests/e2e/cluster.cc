@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -76,9 +77,12 @@ absl::Status Cluster::StartRouter(const std::string& name) {
 
 absl::Status Cluster::WaitReady() {
   if (WaitForWorkers([](const v1::WorkerStatus& worker) { return worker.ready(); })) return absl::OkStatus();
+  return absl::UnavailableError("not ready: " + Describe());
+}
+
+std::string Cluster::Describe() {
   const absl::StatusOr<v1::GetStatusResponse> status = Status();
-  return absl::UnavailableError(
-      absl::StrCat("not ready: ", status.ok() ? status->ShortDebugString() : status.status().ToString()));
+  return status.ok() ? status->ShortDebugString() : status.status().ToString();
 }
 
 absl::Status Cluster::StartAll(int prefill, int decode) {
@@ -124,9 +128,12 @@ absl::StatusOr<v1::GetStatusResponse> Cluster::Status() {
 }
 
 bool Cluster::WaitForWorkers(const std::function<bool(const v1::WorkerStatus&)>& condition) {
+  const auto workers = std::count_if(members_.begin(), members_.end(),
+                                     [](const auto& member) { return member.second.role != "router"; });
   return WaitUntil([&] {
     const absl::StatusOr<v1::GetStatusResponse> status = Status();
-    return status.ok() && std::all_of(status->workers().begin(), status->workers().end(), condition);
+    return status.ok() && status->workers_size() == workers &&
+           std::all_of(status->workers().begin(), status->workers().end(), condition);
   });
 }
 

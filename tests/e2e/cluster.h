@@ -81,6 +81,8 @@ class Cluster {
   v1::GenerationService::Stub& stub() { return *stub_; }
 
   absl::StatusOr<v1::GetStatusResponse> Status();
+  // The same for messages of failed tests.
+  std::string Describe();
   // Waits until `condition` holds for every worker, as the router reports it.
   bool WaitForWorkers(const std::function<bool(const v1::WorkerStatus&)>& condition);
   // Waits until no worker has sessions or referenced blocks. Reports are as old as a heartbeat (500 ms), so this first

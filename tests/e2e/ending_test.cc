@@ -49,6 +49,7 @@ TEST_F(EndingTest, CancelHalfway) {
 TEST_F(EndingTest, CancelBeforeTheFirstToken) {
   v1::GenerateRequest request = Endless();
   for (int i = 0; i < 150; ++i) request.mutable_text()->append(" and then another thing happened to all of them");
+  request.set_max_tokens(2000);  // with the long prompt still inside the context
   grpc::ClientContext context;
   const auto reader = stub().Generate(&context, request);
   v1::GenerateResponse response;

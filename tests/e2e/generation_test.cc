@@ -38,7 +38,7 @@ v1::GenerateRequest FixedLength(const std::string& text, uint32_t max_tokens) {
 }
 
 TEST_F(GenerationTest, KnowsTheCapitalOfFrance) {
-  const Stream stream = Run(ChatRequest("What is the capital of France?", 32));
+  const Stream stream = Run(TextRequest("The capital of France is", 8));
   EXPECT_THAT(stream.text, HasSubstr("Paris"));
   EXPECT_EQ(stream.started.placement().execution(), v1::EXECUTION_SPLIT) << stream.started.ShortDebugString();
 }

@@ -35,7 +35,7 @@ void SharedClusterTest::SetUp() {
 void SharedClusterTest::TearDown() {
   if (!shared->started.ok()) return;
   for (const char* name : kProcesses) EXPECT_TRUE(cluster().process(name).Running()) << name << " has ended";
-  EXPECT_TRUE(cluster().WaitUntilIdle()) << cluster().Status()->ShortDebugString();
+  EXPECT_TRUE(cluster().WaitUntilIdle()) << cluster().Describe();
 }
 
 Cluster& SharedClusterTest::cluster() { return *shared->cluster; }

@@ -52,7 +52,7 @@ TEST(TwoModels, AreNeverMixed) {
   ASSERT_EQ(cluster.StartRouter(), absl::OkStatus());
   ASSERT_TRUE(cluster.WaitForWorkers([](const v1::WorkerStatus& worker) {
     return !worker.ready() && worker.problem().find("model") != std::string::npos;
-  })) << cluster.Status()->ShortDebugString();
+  })) << cluster.Describe();
   const Stream stream = Generate(cluster.stub(), TextRequest("The capital of France is", 4));
   EXPECT_EQ(stream.status.error_code(), grpc::StatusCode::FAILED_PRECONDITION) << stream.status.error_message();
 }
@@ -124,7 +124,7 @@ TEST(RouterKilled, ClientEndsWithUnavailableAndWorkersAreFreed) {
   EXPECT_THAT((*client)->Log(), HasSubstr("tokens had arrived"));
   ASSERT_EQ(cluster.StartRouter("router-2"), absl::OkStatus());
   ASSERT_EQ(cluster.WaitReady(), absl::OkStatus());
-  EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Status()->ShortDebugString();
+  EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Describe();
 }
 
 }  // namespace

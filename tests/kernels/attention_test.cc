@@ -133,7 +133,7 @@ void CheckSequence(Sequence& sequence, const std::vector<int>& chunks, const std
 TEST(AttentionTest, AnyChunkingAcrossBlocksAndRanges) {
   for (const KvType type : {KvType::kF16, KvType::kF32}) {
     Sequence sequence({type, 64, 3}, 700, 12);
-    CheckSequence(sequence, {1, 7, 64, 512, 700},
+    CheckSequence(sequence, {1, 7, 64, 512},
                   {0, 1, 14, 15, 16, 62, 63, 64, 65, 127, 128, 510, 511, 512, 513, 575, 576, 699});
   }
 }
@@ -176,7 +176,8 @@ TEST(AttentionTest, TasksThatStartAnywhere) {
       const size_t count = static_cast<size_t>(rows) * sequence.RowFloats();
       ASSERT_TRUE(SameBits(&got[begin], &want[begin], count)) << set.name << " " << first << "+" << rows;
       for (size_t i = 0; i < got.size(); ++i) {
-        if (i < begin || i >= begin + count) ASSERT_EQ(got[i], -7.0f) << "wrote outside the rows";
+        const bool inside = i >= begin && i < begin + count;
+        ASSERT_TRUE(inside || got[i] == -7.0f) << "wrote outside the rows";
       }
     }
   }

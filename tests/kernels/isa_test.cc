@@ -42,7 +42,8 @@ TEST(IsaTest, DetectsWhatTheKernelReports) {
 
 TEST(IsaTest, ForcedSetIsTheOneThatRuns) {
   for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512Vnni}) {
-    if (IsaSupported(isa)) EXPECT_EQ(KernelsFor(isa).isa, isa) << IsaName(isa);
+    if (!IsaSupported(isa)) continue;
+    EXPECT_EQ(KernelsFor(isa).isa, isa) << IsaName(isa);
   }
 }
 

@@ -2,10 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <thread>
 
-#include "absl/synchronization/mutex.h"
 #include "tests/kv_wire/handoff_fixture.h"
 
 namespace kvrelay::kv_wire {

@@ -91,6 +91,8 @@ TEST_F(ServerTest, PortInUseIsAnErrorThatNamesIt) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(first->address()));
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));
+  EXPECT_EQ(CheckCanListen(first->address()), second.status());
+  EXPECT_TRUE(CheckCanListen("127.0.0.1:0").ok());
 }
 
 TEST_F(ServerTest, BadAddresses) {

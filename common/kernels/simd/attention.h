@@ -69,7 +69,7 @@ void Scores(const QueryTile& tile, const float* const* q, const std::byte* k, in
   const int head_dim = tile.task.head_dim;
   const size_t group_bytes = static_cast<size_t>(head_dim) * kGroupPositions * Element::kBytes;
   const F32x16 scale = Set16(tile.task.scale);
-  constexpr int kColumns = FloatTileColumns(kRows);
+  constexpr int kColumns = FloatTileColumns<Element>(kRows);
   const int groups = (count + kGroupPositions - 1) / kGroupPositions;
   const auto run = [&]<int kTaken>(int group) __attribute__((always_inline)) {
     F32x16 acc[kRows][kTaken];
@@ -113,7 +113,7 @@ template <class Element, int kRows>
 void Values(const QueryTile& tile, int query, const float* const* p, const float* rescale, const std::byte* v,
             int count) {
   const int head_dim = tile.task.head_dim;
-  constexpr int kColumns = FloatTileColumns(kRows);
+  constexpr int kColumns = FloatTileColumns<Element>(kRows);
   const auto run = [&]<int kTaken>(int column) __attribute__((always_inline)) {
     F32x16 acc[kRows][kTaken];
     for (int r = 0; r < kRows; ++r) {

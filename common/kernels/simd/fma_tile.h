@@ -12,20 +12,24 @@ namespace {
 
 struct ElementF32 {
   static constexpr size_t kBytes = 4;
+  static constexpr bool kConverted = false;
   static KVRELAY_INLINE F32x16 Load(const std::byte* p) { return Load16(reinterpret_cast<const float*>(p)); }
 };
 struct ElementF16 {
   static constexpr size_t kBytes = 2;
+  static constexpr bool kConverted = true;
   static KVRELAY_INLINE F32x16 Load(const std::byte* p) { return LoadF16x16(p); }
 };
 struct ElementBf16 {
   static constexpr size_t kBytes = 2;
+  static constexpr bool kConverted = true;
   static KVRELAY_INLINE F32x16 Load(const std::byte* p) { return LoadBf16x16(p); }
 };
 
 // Columns that a tile of `rows` rows takes at once, to have enough independent chains.
+template <class Element>
 constexpr int FloatTileColumns(int rows) {
-  const int columns = kFloatTileRows / rows;
+  const int columns = (Element::kConverted ? kConvertedTileVectors : kFloatTileRows) / rows;
   return columns >= 4 ? 4 : columns >= 2 ? 2 : 1;
 }
 
@@ -84,7 +88,7 @@ void FloatMatmulRows(const FloatMatmulArgs& m, int unit_begin, int unit_end, int
   const float* x[kRows];
   for (int r = 0; r < kRows; ++r) x[r] = m.x + static_cast<size_t>(row + r) * m.x_stride;
   float* out = m.out + static_cast<size_t>(row) * m.out_stride;
-  constexpr int kColumns = FloatTileColumns(kRows);
+  constexpr int kColumns = FloatTileColumns<Element>(kRows);
   int unit = unit_begin;
   for (; unit + kColumns <= unit_end; unit += kColumns) {
     FloatMatmulTile<Element, kRows, kColumns>(x, m.units + unit * m.unit_bytes, m.unit_bytes, m.inputs,

@@ -16,6 +16,8 @@ namespace {
 
 // Six rows of 16 floats are 12 of the 16 registers; 2 hold the right operand, 1 a broadcast.
 constexpr int kFloatTileRows = 6;
+// Rows times columns of a tile when several columns must be converted first, which takes registers.
+constexpr int kConvertedTileVectors = 5;
 // Four rows of 16 integer sums are 8 registers, beside weights, mask, broadcast and product.
 constexpr int kQuantTileRows = 4;
 // Units that one row takes at once.

@@ -17,6 +17,7 @@ namespace {
 
 // With 32 registers: eight independent chains hide the latency of a fused multiply-add.
 constexpr int kFloatTileRows = 8;
+constexpr int kConvertedTileVectors = 8;
 // Eight registers hold a block's weights, sixteen the sums of 16 rows.
 constexpr int kQuantTileRows = 16;
 // Units that one row takes at once: independent chains that hide the latency of the dot products.
