@@ -252,7 +252,9 @@ void FakeCluster::Prefill(CallId id, const wire::PrefillRequest& request) {
 
 void FakeCluster::ShipAndFinish(CallId id, const wire::PrefillRequest& request, const wire::Selected& selected,
                                 wire::Positions positions) {
-  if (request.has_handoff() && !Publish(request.handoff(), selected)) {
+  // A receiver takes KV only from the sender that the router named.
+  const bool stranger = !faults[calls_.at(id).instance].other_instance.empty();
+  if (request.has_handoff() && (stranger || !Publish(request.handoff(), selected))) {
     return QueueEnd(id, absl::NotFoundError("no reservation has this handoff id"));
   }
   if (faults[calls_.at(id).instance].loses_receipt) return QueueEnd(id, absl::UnavailableError("receipt lost"));
