@@ -99,15 +99,17 @@ class HandoffReceiver {
 
   int BlockIndex(int position) const;
   // Whether messages of `attempt` are for us at all. Of no effect on the attempt that is.
+  // REQUIRES: mutex_ is held.
   absl::Status CheckAttempt(uint32_t attempt) const;
   absl::Status CheckHeader(const worker::v1::KvHeader& header) const;
   // What the frame alone tells: sizes, checksum, values.
   absl::Status CheckContent(const worker::v1::KvFrame& frame) const;
-  // Whether it fits the header and the frames before it.
+  // Whether it fits the header and the frames before it. REQUIRES: mutex_ is held.
   absl::Status CheckPlace(const worker::v1::KvFrame& frame) const;
+  // REQUIRES: mutex_ is held.
   absl::Status CheckCommit(const worker::v1::KvCommit& commit) const;
   absl::Status CheckSelected(const worker::v1::KvCommit& commit) const;
-  // Ends the transfer; returns `status`.
+  // Ends the transfer; returns `status`. REQUIRES: mutex_ is held.
   absl::Status Fail(absl::Status status);
 
   const std::shared_ptr<kv::SequenceCache> cache_;

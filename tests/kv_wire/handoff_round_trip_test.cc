@@ -130,11 +130,12 @@ TEST(HandoffSender, ComputeAndWriterThreadsMeetOnlyInTheQueue) {
   auto pool = *kv::BlockPool::Create(handoff.layout_, 4);
   std::shared_ptr<kv::SequenceCache> computing = *kv::SequenceCache::Reserve(pool.get(), 200);
   HandoffSender sender(computing, 0, 200);
-  absl::Mutex mutex;
+  std::mutex mutex;
+  std::condition_variable filled;
   std::deque<Piece> queue;
   const auto has_work = [&queue] { return !queue.empty(); };
 
-  std::thread compute([&] {
+  std::jthread compute([&] {
     std::vector<std::byte> row(handoff.layout_.PositionBytes());
     for (int begin = 0; begin < 200; begin += 25)
       for (int layer = 0; layer < 3; ++layer) {
@@ -143,18 +144,20 @@ TEST(HandoffSender, ComputeAndWriterThreadsMeetOnlyInTheQueue) {
           computing->CopyIn(layer, position, 1, row);
         }
         const auto ready = sender.OnLayer(layer, begin + 25);
-        absl::MutexLock lock(&mutex);
+        std::lock_guard lock(mutex);
         queue.insert(queue.end(), ready.begin(), ready.end());
+        filled.notify_one();
       }
   });
   const auto receiver = handoff.MakeReceiver();
   ASSERT_TRUE(receiver->OnHeader(handoff.Header()).ok());
   KvFrame frame;
   while (!sender.complete()) {
-    mutex.LockWhen(absl::Condition(&has_work));
+    std::unique_lock lock(mutex);
+    filled.wait(lock, has_work);
     const Piece piece = queue.front();
     queue.pop_front();
-    mutex.Unlock();
+    lock.unlock();
     sender.BuildFrame(piece, &frame);
     ASSERT_TRUE(receiver->OnFrame(1, frame).ok());
   }
