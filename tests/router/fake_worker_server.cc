@@ -4,6 +4,7 @@
 
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/rpc/server.h"
 #include "kvrelay/worker/v1/decode.grpc.pb.h"
@@ -65,9 +66,9 @@ struct FakeWorkerServer::Parts {
   }
 };
 
-class FakeWorkerServer::Status final : public wire::WorkerService::Service {
+class FakeWorkerServer::StatusService final : public wire::WorkerService::Service {
  public:
-  explicit Status(FakeWorkerServer* worker) : worker_(worker) {}
+  explicit StatusService(FakeWorkerServer* worker) : worker_(worker) {}
   grpc::Status WatchStatus(grpc::ServerContext* context, const wire::WatchStatusRequest*,
                            grpc::ServerWriter<wire::WatchStatusResponse>* writer) override {
     const Parts& parts = *worker_->parts_;
@@ -91,11 +92,12 @@ class FakeWorkerServer::Status final : public wire::WorkerService::Service {
   std::atomic<uint64_t> beat_{0};
 };
 
-class FakeWorkerServer::Prefill final : public wire::PrefillService::Service {
+class FakeWorkerServer::PrefillService final : public wire::PrefillService::Service {
  public:
-  explicit Prefill(FakeWorkerServer* worker) : worker_(worker) {}
-  grpc::Status Prefill_(grpc::ServerContext* context, const wire::PrefillRequest* request,
-                        grpc::ServerWriter<wire::PrefillResponse>* writer) {
+  explicit PrefillService(FakeWorkerServer* worker) : worker_(worker) {}
+
+  grpc::Status Prefill(grpc::ServerContext* context, const wire::PrefillRequest* request,
+                       grpc::ServerWriter<wire::PrefillResponse>* writer) override {
     const Count count(&worker_->active_calls_);
     wire::PrefillResponse response;
     *response.mutable_progress()->mutable_identity() = worker_->parts_->Identity();
@@ -107,64 +109,122 @@ class FakeWorkerServer::Prefill final : public wire::PrefillService::Service {
     }
     if (context->IsCancelled()) return grpc::Status::CANCELLED;
     FakeSession session(request->spec(), /*cached=*/true);
-    *response.mutable_selected() = session.Select();
+    const wire::Selected selected = session.Select();
+    *response.mutable_selected() = selected;
     writer->Write(response);
     if (request->has_handoff()) {
-      worker_->parts_->fabric->Publish(request->handoff().handoff_id(), response.selected());
+      worker_->parts_->fabric->Publish(request->handoff().handoff_id(), selected);
       session.Ship();
+      response.mutable_done()->set_bytes_shipped(100 * static_cast<uint64_t>(request->spec().token_ids_size()));
     }
     *response.mutable_done()->mutable_positions() = session.positions();
     writer->Write(response);
     return grpc::Status::OK;
   }
-  grpc::Status Prefill(grpc::ServerContext* context, const wire::PrefillRequest* request,
-                       grpc::ServerWriter<wire::PrefillResponse>* writer) override {
-    return Prefill_(context, request, writer);
-  }
 
  private:
   FakeWorkerServer* const worker_;
 };
 
-class FakeWorkerServer::Decode final : public wire::DecodeService::Service {
+class FakeWorkerServer::DecodeService final : public wire::DecodeService::Service {
  public:
   using Stream = grpc::ServerReaderWriter<wire::DecodeResponse, wire::DecodeRequest>;
-  explicit Decode(FakeWorkerServer* worker) : worker_(worker) {}
+  explicit DecodeService(FakeWorkerServer* worker) : worker_(worker) {}
 
-  grpc::Status Decode_(grpc::ServerContext* context, Stream* stream) {
+  grpc::Status Decode(grpc::ServerContext* context, Stream* stream) override {
     const Count count(&worker_->active_calls_);
     wire::DecodeRequest request;
     if (!stream->Read(&request) || !request.has_reserve()) return {grpc::StatusCode::INVALID_ARGUMENT, "no Reserve"};
-    const wire::Reserve reserve = request.reserve();
+    Call call{.context = context, .stream = stream};
     wire::DecodeResponse response;
     *response.mutable_reserved()->mutable_identity() = worker_->parts_->Identity();
     response.mutable_reserved()->set_kv_address("fabric:1");
-    stream->Write(response);
-    std::atomic<bool> finish{false};
-    std::mutex write_mutex;
-    std::thread reader([&] {
+    call.Write(response);
+    // Reads until the router lets go of the call.
+    std::thread commands([&] {
       wire::DecodeRequest command;
-      while (stream->Read(&command)) {
-        if (command.has_finish()) finish = true;
-        if (!command.has_attempt()) continue;
-        wire::DecodeResponse open;
-        open.mutable_attempt_open()->set_attempt(command.attempt().attempt());
-        std::lock_guard lock(write_mutex);
-        stream->Write(open);
-      }
+      while (stream->Read(&command)) OnCommand(command, &call);
     });
-    Generate(context, reserve, finish, [&](const wire::DecodeResponse& event) {
-      std::lock_guard lock(write_mutex);
-      return stream->Write(event);
-    });
-    context->TryCancelReads();
-    reader.join();
+    Generate(request.reserve(), &call);
+    commands.join();
     return grpc::Status::OK;
   }
-  grpc::Status Decode(grpc::ServerContext* context, Stream* stream) override { return Decode_(context, stream); }
 
  private:
+  struct Call {
+    grpc::ServerContext* context;
+    Stream* stream;
+    std::mutex write_mutex = {};
+    std::atomic<bool> finish = false;
+
+    void Write(const wire::DecodeResponse& response) {
+      std::lock_guard lock(write_mutex);
+      stream->Write(response);
+    }
+    void WriteSelected(const wire::Selected& selected) {
+      wire::DecodeResponse response;
+      *response.mutable_selected() = selected;
+      Write(response);
+    }
+  };
+
+  static void OnCommand(const wire::DecodeRequest& command, Call* call) {
+    if (command.has_finish()) call->finish = true;
+    if (!command.has_attempt()) return;
+    wire::DecodeResponse response;
+    response.mutable_attempt_open()->set_attempt(command.attempt().attempt());
+    call->Write(response);
+  }
+
+  void Generate(const wire::Reserve& reserve, Call* call) {
+    FakeSession session(reserve.spec(), reserve.source() != wire::SOURCE_NO_CACHE);
+    wire::Selected selected;
+    if (reserve.source() == wire::SOURCE_RECEIVED) {
+      while (!worker_->parts_->fabric->Take(reserve.handoff_id(), &selected)) {
+        if (call->context->IsCancelled()) return;
+      }
+      selected = session.Receive(selected);
+      call->WriteSelected(selected);
+    }
+    for (int sent = 0; selected.end() == wire::END_REASON_UNSPECIFIED && !call->finish; ++sent) {
+      const int limit = worker_->tokens_until_hold;
+      const bool held = limit >= 0 && sent >= limit;
+      while ((worker_->hold_tokens || held) && !call->finish && !call->context->IsCancelled()) {
+        std::this_thread::sleep_for(kPoll);
+      }
+      if (call->context->IsCancelled()) return;
+      if (call->finish) break;
+      selected = session.Select();
+      call->WriteSelected(selected);
+    }
+    wire::DecodeResponse response;
+    response.mutable_ended()->set_reason(call->finish ? wire::END_REASON_FINISHED_BY_ROUTER : selected.end());
+    *response.mutable_ended()->mutable_positions() = session.positions();
+    call->Write(response);
+  }
+
   FakeWorkerServer* const worker_;
 };
+
+FakeWorkerServer::FakeWorkerServer(FakeWorkerOptions options, FakeFabric* fabric) : parts_(new Parts()) {
+  parts_->options = std::move(options);
+  parts_->fabric = fabric;
+  parts_->services.push_back(std::make_unique<StatusService>(this));
+  std::vector<rpc::ServedService> served{{wire::WorkerService::service_full_name(), parts_->services[0].get()}};
+  if (parts_->options.role == v1::WORKER_ROLE_PREFILL) {
+    parts_->services.push_back(std::make_unique<PrefillService>(this));
+    served.push_back({wire::PrefillService::service_full_name(), parts_->services[1].get()});
+  } else {
+    parts_->services.push_back(std::make_unique<DecodeService>(this));
+    served.push_back({wire::DecodeService::service_full_name(), parts_->services[1].get()});
+  }
+  auto server = rpc::Server::Start({.listen = parts_->options.listen}, served);
+  EXPECT_TRUE(server.ok()) << server.status();
+  parts_->server = *std::move(server);
+}
+
+FakeWorkerServer::~FakeWorkerServer() { parts_->server->Shutdown(absl::ZeroDuration()); }
+
+const std::string& FakeWorkerServer::address() const { return parts_->server->address(); }
 
 }  // namespace kvrelay::router

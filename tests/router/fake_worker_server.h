@@ -1,5 +1,5 @@
-// Worker processes in miniature: real gRPC servers in this process, with the fake model behind them. KV travels through a
-// FakeFabric, which is all that a prefill and a decode worker share.
+// Worker processes in miniature: real gRPC servers in this process, with the fake model behind them. KV travels through
+// a FakeFabric, which is all that a prefill and a decode worker share.
 //
 // Thread-safe.
 #pragma once
@@ -51,15 +51,15 @@ class FakeWorkerServer {
   int active_calls() const { return active_calls_; }
 
   // Behaviour, to be changed at any time.
-  std::atomic<bool> frozen{false};       // the compute loop hangs: the beat stands still
+  std::atomic<bool> frozen{false};  // the compute loop hangs: the beat stands still
   std::atomic<bool> draining{false};
-  std::atomic<bool> hold_tokens{false};  // select nothing until it is false again or the call is cancelled
+  std::atomic<bool> hold_tokens{false};    // select nothing until it is false again or the call is cancelled
   std::atomic<int> tokens_until_hold{-1};  // hold after this many tokens; below 0: never
 
  private:
-  class Status;
-  class Prefill;
-  class Decode;
+  class StatusService;
+  class PrefillService;
+  class DecodeService;
   struct Parts;
   std::atomic<int> active_calls_{0};
   std::unique_ptr<Parts> parts_;
