@@ -203,7 +203,10 @@ TEST_F(GenerationServiceTest, WithoutWorkersTheAnswerSaysSoAndWhenToTryAgain) {
 TEST_F(GenerationServiceTest, TwoModelsInOneService) {
   FakeWorkerServer other({.instance = "d9", .fingerprint = "another"}, &fabric);
   Router router({}, {&other});
-  ASSERT_TRUE(Eventually([&] { return router.registry.Snapshot()[0].foreign_model; }));
+  ASSERT_TRUE(Eventually([&] {
+    const auto workers = router.registry.Snapshot();
+    return !workers.empty() && workers[0].foreign_model;
+  }));
   const Answer answer = Generate(*router.stub, Prompt("hello", 20));
   EXPECT_TRUE(absl::IsFailedPrecondition(answer.status)) << answer.status;
   grpc::ClientContext context;
