@@ -51,6 +51,18 @@ class Hostile : public testing::Test {
     return Transfer(&handoff_, handoff_.Header(), frames_, commit).code();
   }
 
+  // The commit of a hostile sender, whose digest is of just these frames.
+  KvCommit CommitOf(const std::vector<KvFrame>& frames) {
+    HandoffDigest digest(3, 2);
+    for (const KvFrame& frame : frames)
+      digest.Add(static_cast<int>(frame.layer()), static_cast<int>(frame.first_position()) / 64,
+                 DigestOf(PayloadOf(frame)));
+    const Digest whole = digest.Finish(2);
+    KvCommit commit = commit_;
+    commit.set_digest(std::string(whole.begin(), whole.end()));
+    return commit;
+  }
+
   Handoff handoff_{70};
   const std::vector<KvFrame> frames_ = handoff_.Frames();  // layers 0 to 2, blocks 0 (full) and 1 (6 positions)
   const KvCommit commit_ = handoff_.Commit();
@@ -193,19 +205,24 @@ TEST_F(Hostile, MissingRepeatedAndForeignFrames) {
   EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), {}, commit_).code(), StatusCode::kDataLoss) << "none at all";
 }
 
-// Every layer agrees on a short last block: only the commit shows that it is too short.
+// Every layer agrees on a short last block, and the digest is of these very frames: only the commit's end shows it.
 TEST_F(Hostile, AShortLastBlockIsMissingFrames) {
   auto frames = frames_;
   for (KvFrame& frame : frames)
     if (frame.first_position() == 64) BuildFrame(*handoff_.source, {static_cast<int>(frame.layer()), 64, 5}, &frame);
-  EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, commit_).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, CommitOf(frames)).code(), StatusCode::kDataLoss);
 }
 
+// Checksum and digest are right: the values themselves are looked at.
 TEST_F(Hostile, NonFiniteValues) {
+  EXPECT_TRUE(Transfer(&handoff_, handoff_.Header(), frames_, CommitOf(frames_)).ok());
   for (size_t at : {size_t{0}, size_t{1001}, 64 * handoff_.layout_.PositionBytes() / 2 - 1})
-    for (uint16_t bad : {0x7c00, 0xfc00, 0x7e00, 0xffff})
-      EXPECT_EQ(WithFrame([&](KvFrame* f) { std::memcpy(f->mutable_payload()->data() + 2 * at, &bad, 2); }),
-                StatusCode::kDataLoss);
+    for (uint16_t bad : {0x7c00, 0xfc00, 0x7e00, 0xffff}) {
+      auto frames = frames_;
+      std::memcpy(frames[2].mutable_payload()->data() + 2 * at, &bad, sizeof(bad));
+      frames[2].set_crc32c(FrameCrc32c(frames[2]));
+      EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, CommitOf(frames)).code(), StatusCode::kDataLoss);
+    }
 }
 
 TEST_F(Hostile, CommitsThatContradictWhatCame) {
