@@ -66,7 +66,7 @@ absl::StatusOr<Score> Measure(const Options& options) {
   KV_ASSIGN_OR_RETURN(const auto pool,
                       kv::BlockPool::Create({config.layers, config.kv_heads, config.head_dim, kv_type},
                                             windows * kv::BlocksFor(base.window())));
-  std::vector<std::unique_ptr<kv::SequenceCache>> caches;
+  std::vector<std::shared_ptr<kv::SequenceCache>> caches;
   for (int w = 0; w < windows; ++w) {
     KV_ASSIGN_OR_RETURN(auto cache, kv::SequenceCache::Reserve(pool.get(), base.window()));
     caches.push_back(std::move(cache));
