@@ -13,5 +13,5 @@ started=$SECONDS
 buildah --storage-driver vfs bud --isolation chroot --network host --layers \
   --build-arg VERSION="$version" --build-arg REVISION="$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" \
   --ignorefile .containerignore -f deploy/Containerfile -t localhost/kvrelay:dev .
-buildah --storage-driver vfs images localhost/kvrelay
+buildah --storage-driver vfs images localhost/kvrelay:dev
 say "image localhost/kvrelay:dev built in $(seconds_since $started) s"
