@@ -1,6 +1,9 @@
 // Prefill and decode rates of the engine in this process, beside the limits of the machine.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +16,8 @@
 
 namespace kvrelay::bench {
 namespace {
+
+constexpr double kMib = 1 << 20;
 
 struct Options {
   std::string model, matmul = "native", isa = "auto", kv_type = "f16";
@@ -54,6 +59,9 @@ class Bench {
     Say("f32_gflop_per_s", limits_.f32_gflop_per_s);
     Say("int8_gop_per_s", limits_.int8_gop_per_s);
     Rates(**engine);
+    Say("resident_mib", ResidentMib());
+    Say("weights_mib", (*model)->weight_bytes() / kMib);
+    Say("kv_pool_mib", engine_options.kv_blocks * double((*engine)->kv_layout().BlockBytes()) / kMib);
     if (options_.json) std::printf("%s\n", result_.dump().c_str());
     return absl::OkStatus();
   }
@@ -79,11 +87,15 @@ class Bench {
     for (int tokens : {128, 512, 2048, 8192}) {
       if (tokens > 2048 && !options_.long_contexts) continue;
       const double rate = PrefillRate(engine, std::min(tokens, engine.context_length() - 1), tokens > 2048 ? 1 : 3);
-      Say("prefill_" + std::to_string(tokens), rate, Share(rate, prefill_limit, "the int8 limit"));
+      Rate("prefill_" + std::to_string(tokens), rate, prefill_limit, "the int8 limit");
     }
     for (int batch : {1, 4, 16, 32}) {
       const double rate = DecodeRate(engine, batch, 128, 64);
-      Say("decode_" + std::to_string(batch), rate, batch == 1 ? Share(rate, decode_limit, "the read limit") : "");
+      if (batch == 1) {
+        Rate("decode_1", rate, decode_limit, "the read limit");
+      } else {
+        Say("decode_" + std::to_string(batch), rate);
+      }
     }
     for (int cached : {2048, 8192 - 64}) {
       if (cached > 2048 && !options_.long_contexts) continue;
@@ -91,10 +103,18 @@ class Bench {
     }
   }
 
-  static std::string Share(double rate, double limit, const char* of) {
-    char text[80];
-    std::snprintf(text, sizeof text, "   %.0f %% of %s (%.0f)", 100 * rate / limit, of, limit);
-    return text;
+  void Rate(const std::string& name, double rate, double limit, const char* of) {
+    char beside[80];
+    std::snprintf(beside, sizeof beside, "   %.0f %% of %s (%.0f)", 100 * rate / limit, of, limit);
+    Say(name, rate, beside);
+    result_[name + "_share"] = rate / limit;
+  }
+
+  static double ResidentMib() {
+    std::ifstream file("/proc/self/statm");
+    size_t total = 0, resident = 0;
+    file >> total >> resident;
+    return static_cast<double>(resident) * getpagesize() / kMib;
   }
 
   const Options options_;
