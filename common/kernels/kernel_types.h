@@ -30,13 +30,13 @@ enum class KvType { kF16, kF32 };
 
 // Activation rows quantized for integer matmuls: x ~ d * q, per block of 32 values.
 // Per row r and block b: d = max|x| / 127 (0 if that is no normal number: such a block counts as zero); q = round to
-// nearest even (x * (1/d) computed by IEEE division 1/d, then one multiplication), clamped to +-127; sum = exact sum of
-// q; d_sum = d * float(sum).
+// nearest even (x * (1/d) computed by IEEE division 1/d, then one multiplication), clamped to +-127; sums = exact
+// sums of the q of each half of the block; d_sum = d * float(sum of the block).
 struct QuantizedRows {
-  int8_t* q;     // [rows][inputs]
-  float* d;      // [rows][inputs / 32]
-  float* d_sum;  // [rows][inputs / 32]
-  int32_t* sum;  // [rows][inputs / 32]
+  int8_t* q;      // [rows][inputs]
+  float* d;       // [rows][inputs / 32]
+  float* d_sum;   // [rows][inputs / 32]
+  int16_t* sums;  // [rows][inputs / 16]
 };
 
 // Attention of consecutive query positions of one sequence, for the query heads that share one KV head, in one layer.
@@ -61,7 +61,7 @@ struct AttentionTask {
 struct Kernels {
   Isa isa;
 
-  // q, d, d_sum, sum of `rows` rows of `inputs` values (a multiple of 32).
+  // q, d, d_sum, sums of `rows` rows of `inputs` values (a multiple of 32).
   void (*quantize_rows)(const float* x, int rows, int inputs, const QuantizedRows& out);
 
   // out[i] = (x[i] * (1 / sqrt(mean(x^2) + eps))) * weight[i]. One row of n values. `out` may be `x`.
@@ -92,8 +92,14 @@ struct Kernels {
   // units.
   using QuantMatmul = void (*)(const std::byte* units, size_t unit_bytes, int unit_begin, int unit_end, int inputs,
                                const QuantizedRows& x, int rows, float* out, int out_stride, bool add);
+  QuantMatmul matmul_q4_0;
   QuantMatmul matmul_q4_1;
+  QuantMatmul matmul_q5_0;
+  QuantMatmul matmul_q5_1;
   QuantMatmul matmul_q8_0;
+  QuantMatmul matmul_q4_k;
+  QuantMatmul matmul_q5_k;
+  QuantMatmul matmul_q6_k;
 
   // Float matmul: each output is one fma chain over ascending inputs, from 0.
   using FloatMatmul = void (*)(const std::byte* units, size_t unit_bytes, int unit_begin, int unit_end, int inputs,

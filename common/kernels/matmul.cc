@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/kernels/formats/format_table.h"
 #include "common/kernels/openblas_matmul.h"
 #include "common/kernels/packed_layout.h"
 
@@ -13,32 +14,23 @@ using model_file::TensorType;
 // Far above any model, and small enough that no product of sizes overflows.
 constexpr int kMaxSide = 1 << 24;
 
-bool IsQuantized(TensorType type) { return type == TensorType::kQ4_1 || type == TensorType::kQ8_0; }
+bool IsQuantized(TensorType type) { return FormatOf(type).quant_matmul != nullptr; }
 
-size_t RoundUpToVector(size_t bytes) { return (bytes + 63) / 64 * 64; }
+size_t RoundUpToVector(size_t bytes) {
+  return (bytes + packed::kVectorBytes - 1) / packed::kVectorBytes * packed::kVectorBytes;
+}
 
 void MatmulNative(const Kernels& kernels, const Matrix& matrix, const Activations& x, int unit_begin, int unit_end,
                   float* out, int out_stride, bool add) {
   const size_t unit_bytes = UnitBytes(matrix.type, matrix.backend, matrix.inputs);
-  const auto quantized = [&](Kernels::QuantMatmul run) {
-    run(matrix.data, unit_bytes, unit_begin, unit_end, matrix.inputs, x.quantized, x.rows, out, out_stride, add);
-  };
-  const auto floating = [&](Kernels::FloatMatmul run) {
-    run(matrix.data, unit_bytes, unit_begin, unit_end, matrix.inputs, x.f32, x.inputs, x.rows, out, out_stride, add);
-  };
-  switch (matrix.type) {
-    case TensorType::kF32:
-      return floating(kernels.matmul_f32);
-    case TensorType::kF16:
-      return floating(kernels.matmul_f16);
-    case TensorType::kBf16:
-      return floating(kernels.matmul_bf16);
-    case TensorType::kQ4_1:
-      return quantized(kernels.matmul_q4_1);
-    case TensorType::kQ8_0:
-      return quantized(kernels.matmul_q8_0);
+  const PackedFormat& format = FormatOf(matrix.type);
+  if (format.quant_matmul != nullptr) {
+    (kernels.*format.quant_matmul)(matrix.data, unit_bytes, unit_begin, unit_end, matrix.inputs, x.quantized, x.rows,
+                                   out, out_stride, add);
+  } else {
+    (kernels.*format.float_matmul)(matrix.data, unit_bytes, unit_begin, unit_end, matrix.inputs, x.f32, x.inputs,
+                                   x.rows, out, out_stride, add);
   }
-  KV_CHECK(false, "matrix of an unknown type");
 }
 
 }  // namespace
@@ -64,7 +56,7 @@ absl::Status CheckMatrix(TensorType type, int outputs, int inputs) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a matrix of %d outputs and %d inputs: each must be between 1 and %d", outputs, inputs, kMaxSide));
   }
-  const int block = IsQuantized(type) ? kQuantBlock : 1;
+  const int block = static_cast<int>(model_file::BlockShapeOf(type).elements);
   if (inputs % block != 0) {
     return absl::InvalidArgumentError(absl::StrFormat("a %s matrix with %d inputs: must be a multiple of %d",
                                                       model_file::TensorTypeName(type), inputs, block));
@@ -74,21 +66,8 @@ absl::Status CheckMatrix(TensorType type, int outputs, int inputs) {
 
 size_t UnitBytes(TensorType type, MatmulBackend backend, int inputs) {
   const size_t count = static_cast<size_t>(inputs);
-  const size_t blocks = count / kQuantBlock;
   if (backend == MatmulBackend::kOpenBlas) return count * kUnitRows * sizeof(float);
-  switch (type) {
-    case TensorType::kF32:
-      return count * kUnitRows * 4;
-    case TensorType::kF16:
-    case TensorType::kBf16:
-      return RoundUpToVector(count * kUnitRows * 2);
-    case TensorType::kQ4_1:
-      return blocks * packed::kQ4_1BlockBytes;
-    case TensorType::kQ8_0:
-      return RoundUpToVector(blocks * packed::kQ8_0BlockBytes);
-  }
-  KV_CHECK(false, "matrix of an unknown type");
-  return 0;
+  return RoundUpToVector(FormatOf(type).unit_bytes(count));
 }
 
 size_t MatrixBytes(TensorType type, MatmulBackend backend, int outputs, int inputs) {

@@ -36,8 +36,7 @@ struct Matrix {
   int units() const { return (outputs + kUnitRows - 1) / kUnitRows; }
 };
 
-// INVALID_ARGUMENT if `inputs` is not a multiple of the type's block (and of 32 for quantized types) or a size is not
-// positive.
+// INVALID_ARGUMENT if `inputs` is not a multiple of the type's block or a size is not positive.
 absl::Status CheckMatrix(model_file::TensorType type, int outputs, int inputs);
 // Bytes of the packed form of one unit, and of a matrix; multiples of 64.
 size_t UnitBytes(model_file::TensorType type, MatmulBackend backend, int inputs);

@@ -46,7 +46,7 @@ struct Product {
 // Columns [first, first + n) of one row.
 QuantizedRows At(const QuantizedRows& q, int row, int inputs, int first) {
   const size_t value = size_t(row) * inputs + first, block = value / kQuantBlock;
-  return {q.q + value, q.d + block, q.d_sum + block, q.sum + block};
+  return {q.q + value, q.d + block, q.d_sum + block, q.sums + 2 * block};
 }
 
 }  // namespace

@@ -27,11 +27,11 @@ int RoundUp16(int n) { return (n + 15) / 16 * 16; }
 
 kernels::Activations CutActivations(Cutter& cut, int rows, int inputs) {
   const size_t values = size_t(rows) * inputs, blocks = values / kernels::kQuantBlock + 1;
-  return {
-      .rows = rows,
-      .inputs = inputs,
-      .f32 = cut.Cut<float>(values),
-      .quantized = {cut.Cut<int8_t>(values), cut.Cut<float>(blocks), cut.Cut<float>(blocks), cut.Cut<int32_t>(blocks)}};
+  return {.rows = rows,
+          .inputs = inputs,
+          .f32 = cut.Cut<float>(values),
+          .quantized = {cut.Cut<int8_t>(values), cut.Cut<float>(blocks), cut.Cut<float>(blocks),
+                        cut.Cut<int16_t>(2 * blocks)}};
 }
 
 void CutAll(Cutter& cut, const ModelConfig& c, int rows, int max_logits, int max_positions, int threads, Workspace* w) {

@@ -7,7 +7,8 @@
 namespace kvrelay::model_file {
 namespace {
 
-constexpr const TypeEntry* kEntries[] = {&kF32Entry, &kF16Entry, &kBf16Entry, &kQ4_1Entry, &kQ8_0Entry};
+constexpr const TypeEntry* kEntries[] = {&kF32Entry,  &kF16Entry,  &kBf16Entry, &kQ4_0Entry, &kQ4_1Entry, &kQ5_0Entry,
+                                         &kQ5_1Entry, &kQ8_0Entry, &kQ4_KEntry, &kQ5_KEntry, &kQ6_KEntry};
 
 const TypeEntry* FindEntry(uint32_t number) {
   for (const TypeEntry* entry : kEntries) {

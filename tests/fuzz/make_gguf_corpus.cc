@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/encode_weights.h"
 #include "tests/testing/gguf_writer.h"
 #include "tests/testing/tiny_model.h"
 
@@ -31,10 +32,9 @@ std::vector<GgufWriter> Seeds() {
   seeds[1].lies().version = 2;
   seeds[2].lies().key_count = uint64_t{1} << 60;
   seeds.push_back(Metadata());
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ4_1, TensorType::kQ8_0}) {
+  for (const TensorType type : kvrelay::testing::kAllTypes) {
     GgufWriter writer;
-    writer.AddTensor("matrix", type, {32, 2}, std::string(kvrelay::model_file::RowBytes(type, 64), 'm'));
+    writer.AddTensor("matrix", type, {256, 2}, std::string(kvrelay::model_file::RowBytes(type, 512), 'm'));
     writer.AddTensor("vector", TensorType::kF32, {3}, std::string(12, 'v'));
     seeds.push_back(writer);
   }

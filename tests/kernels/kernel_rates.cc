@@ -13,6 +13,7 @@
 #include "common/kernels/kernels.h"
 #include "common/kernels/matmul.h"
 #include "common/tensor/huge_buffer.h"
+#include "tests/testing/encode_weights.h"
 
 namespace kvrelay::kernels {
 namespace {
@@ -36,7 +37,7 @@ double BestSeconds(const std::function<void(int)>& body) {
   return best;
 }
 
-// A matrix of random bytes: speed does not depend on the values, as long as they are no denormals or NaNs.
+// A matrix of equal random rows.
 HugeBuffer RandomMatrix(Matrix& matrix) {
   auto buffer = HugeBuffer::Allocate(MatrixBytes(matrix.type, matrix.backend, matrix.outputs, matrix.inputs));
   if (!buffer.ok()) {
@@ -44,18 +45,12 @@ HugeBuffer RandomMatrix(Matrix& matrix) {
     std::exit(1);
   }
   matrix.data = buffer->data();
-  const size_t row_bytes = model_file::RowBytes(matrix.type, static_cast<size_t>(matrix.inputs));
-  const size_t block_bytes = model_file::BlockShapeOf(matrix.type).bytes;
-  std::vector<std::byte> row(row_bytes);
+  std::vector<float> values(static_cast<size_t>(matrix.inputs));
   std::mt19937 random(1);
-  for (std::byte& byte : row) byte = static_cast<std::byte>(random());
-  const uint16_t scale = 0x2000;
-  for (size_t at = 0; at < row_bytes; at += block_bytes) {
-    std::memcpy(row.data() + at, &scale, 2);
-    if (matrix.type == model_file::TensorType::kQ4_1) std::memcpy(row.data() + at + 2, &scale, 2);
-  }
+  for (float& value : values) value = static_cast<float>(random() % 2001) / 1000 - 1;
+  const std::string row = testing::EncodeWeights(matrix.type, values);
   const std::byte* rows[kUnitRows];
-  std::fill(std::begin(rows), std::end(rows), row.data());
+  std::fill(std::begin(rows), std::end(rows), reinterpret_cast<const std::byte*>(row.data()));
   for (int unit = 0; unit < matrix.units(); ++unit) PackUnit(matrix, unit, rows);
   return *std::move(buffer);
 }
@@ -74,8 +69,8 @@ void MatmulRates(const Kernels& kernels, model_file::TensorType type, int output
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97) - 48;
     std::vector<int8_t> q(x.size());
     std::vector<float> d(x.size() / 32), d_sum(d.size());
-    std::vector<int32_t> sum(d.size());
-    const QuantizedRows quantized{q.data(), d.data(), d_sum.data(), sum.data()};
+    std::vector<int16_t> sums(2 * d.size());
+    const QuantizedRows quantized{q.data(), d.data(), d_sum.data(), sums.data()};
     kernels.quantize_rows(x.data(), rows, inputs, quantized);
     std::vector<float> out(static_cast<size_t>(rows) * outputs);
     const int used = std::max(1, std::min(copies, 512 / rows));
@@ -151,6 +146,7 @@ int main(int argc, char** argv) {
   }
   MatmulRates(kernels, TensorType::kQ8_0, 576, 576);
   MatmulRates(kernels, TensorType::kQ8_0, 49152, 576);
+  for (const TensorType type : kvrelay::testing::kAllTypes) MatmulRates(kernels, type, 576, 1536);
   AttentionRates(kernels, KvType::kF16);
   AttentionRates(kernels, KvType::kF32);
   return 0;

@@ -1,6 +1,7 @@
 // Native matmul: the same bits from every kernel set, for every number of rows and every range of units.
 #include "common/kernels/matmul.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "tests/kernels/kernel_sets.h"
 #include "tests/kernels/test_data.h"
 #include "tests/reference/reference_kernels.h"
+#include "tests/testing/encode_weights.h"
 
 namespace kvrelay::kernels::testing {
 namespace {
@@ -21,14 +23,17 @@ namespace {
 using model_file::TensorType;
 using reference::QuantizedActivations;
 
-constexpr TensorType kAllTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ4_1,
-                                    TensorType::kQ8_0};
+using kvrelay::testing::kAllTypes;
+
 constexpr int kMaxRows = 17;
 constexpr int kOutputs = 75;  // four units and a part of one
 constexpr int kUnits = 5;
 constexpr int kStride = kUnits * kUnitRows + 3;
 
-bool IsQuantized(TensorType type) { return type == TensorType::kQ4_1 || type == TensorType::kQ8_0; }
+int BlockOf(TensorType type) { return static_cast<int>(model_file::BlockShapeOf(type).elements); }
+bool IsQuantized(TensorType type) { return BlockOf(type) > 1; }
+// `inputs`, or the next number of them that is whole blocks.
+int WholeBlocks(TensorType type, int inputs) { return (inputs + BlockOf(type) - 1) / BlockOf(type) * BlockOf(type); }
 
 // Weights, activations and what must come out, by the contract.
 struct Problem {
@@ -64,7 +69,7 @@ struct Problem {
     q.q += first * blocks * kQuantBlock;
     q.d += first * blocks;
     q.d_sum += first * blocks;
-    q.sum += first * blocks;
+    q.sums += first * blocks * 2;
     return {rows, packed.matrix.inputs, Row(first).data(), q};
   }
 
@@ -97,7 +102,9 @@ TEST(MatmulTest, EveryNumberOfRows) {
   std::mt19937 random(5);
   for (const TensorType type : kAllTypes) {
     for (const Values values : kAllValues) {
-      for (const int inputs : {32, 96, 160}) {
+      for (const int blocks : {1, 3, 5}) {
+        const int inputs = blocks * std::max(BlockOf(type), 32);
+        if (inputs > 1024) continue;
         Problem problem(random, type, inputs, values);
         for (const KernelSet& set : SetsUnderTest()) {
           for (int rows = 1; rows <= kMaxRows; ++rows) Check(problem, set, 0, rows, 0, kUnits, rows % 2 == 0);
@@ -112,7 +119,7 @@ TEST(MatmulTest, EveryNumberOfRows) {
 TEST(MatmulTest, EveryRangeOfUnits) {
   std::mt19937 random(6);
   for (const TensorType type : kAllTypes) {
-    Problem problem(random, type, 64, Values::kNormal);
+    Problem problem(random, type, WholeBlocks(type, 64), Values::kNormal);
     for (const KernelSet& set : SetsUnderTest()) {
       for (const int rows : {1, 2, 3, 6, 17}) {
         for (int begin = 0; begin <= kUnits; ++begin) {
@@ -128,7 +135,7 @@ TEST(MatmulTest, RowsAsLongAsTheModels) {
   std::mt19937 random(7);
   for (const TensorType type : kAllTypes) {
     for (const int inputs : {576, 1536}) {
-      Problem problem(random, type, inputs, Values::kNormal);
+      Problem problem(random, type, WholeBlocks(type, inputs), Values::kNormal);
       for (const KernelSet& set : SetsUnderTest()) {
         for (const int rows : {1, 2, 5, 17}) Check(problem, set, 0, rows, 0, kUnits, false);
         if (HasFatalFailure()) return;
@@ -166,7 +173,7 @@ TEST(MatmulTest, ContractIsCloseToDouble) {
   for (const TensorType type : kAllTypes) {
     for (const Values values : kAllValues) {
       for (const int inputs : {32, 576, 1536}) {
-        Problem problem(random, type, inputs, values);
+        Problem problem(random, type, WholeBlocks(type, inputs), values);
         for (int row = 0; row < 3; ++row) {
           for (int n = 0; n < kOutputs; n += 7) {
             const reference::Bounded exact = problem.DotDouble(row, n);
@@ -179,22 +186,39 @@ TEST(MatmulTest, ContractIsCloseToDouble) {
   }
 }
 
-// Weight -128 times activation 127 throughout, and nibble 15 times +-127: the largest sums that 16 bits must hold.
+// Blocks in which every weight has the largest magnitude of its type, times activations of +-127: the largest sums that
+// 16 bits must hold.
 TEST(MatmulTest, IntegerSumsDoNotSaturate) {
-  for (const float sign : {1.0f, -1.0f}) {
-    for (const TensorType type : {TensorType::kQ4_1, TensorType::kQ8_0}) {
-      std::vector<std::byte> row(model_file::RowBytes(type, 32),
-                                 type == TensorType::kQ4_1 ? std::byte{0xFF} : std::byte{0x80});
-      const uint16_t scales[2] = {0x3C00, 0};  // d = 1, m = 0
-      std::memcpy(row.data(), scales, type == TensorType::kQ4_1 ? 4 : 2);
-      PackedMatrix packed(type, MatmulBackend::kNative, 32, {row});
-      const std::vector<float> x(32, sign * 127.0f);
+  struct Extreme {
+    TensorType type;
+    int fill;    // of all bytes, except:
+    size_t d;    // where the half 1 is
+    size_t m;    // and the half 0; `d` if there is none
+    int scales;  // of the last 16 bytes before d
+    int weight;
+  };
+  for (const Extreme& e :
+       {Extreme{TensorType::kQ4_0, 0x00, 0, 0, 0, -8}, Extreme{TensorType::kQ4_0, 0xFF, 0, 0, 0, 7},
+        Extreme{TensorType::kQ4_1, 0xFF, 0, 2, 0, 15}, Extreme{TensorType::kQ5_0, 0x00, 0, 0, 0, -16},
+        Extreme{TensorType::kQ5_1, 0xFF, 0, 2, 0, 31}, Extreme{TensorType::kQ8_0, 0x80, 0, 0, 0, -128},
+        Extreme{TensorType::kQ4_K, 0xFF, 0, 2, 0, 63 * 15}, Extreme{TensorType::kQ5_K, 0xFF, 0, 2, 0, 63 * 31},
+        Extreme{TensorType::kQ6_K, 0x00, 208, 208, 0x80, -32 * -128},
+        Extreme{TensorType::kQ6_K, 0xFF, 208, 208, 0x7F, 31 * 127}}) {
+    const int inputs = BlockOf(e.type);
+    std::vector<std::byte> row(model_file::BlockShapeOf(e.type).bytes, static_cast<std::byte>(e.fill));
+    if (e.d > 0) std::fill_n(row.begin() + static_cast<long>(e.d) - 16, 16, static_cast<std::byte>(e.scales));
+    const uint16_t zero = 0, one = 0x3C00;
+    std::memcpy(&row[e.m], &zero, 2);
+    std::memcpy(&row[e.d], &one, 2);
+    PackedMatrix packed(e.type, MatmulBackend::kNative, inputs, {row});
+    for (const float sign : {1.0f, -1.0f}) {
+      const std::vector<float> x(inputs, sign * 127.0f);
       for (const KernelSet& set : SetsUnderTest()) {
-        QuantizedActivations quantized(1, 32);
-        set.kernels->quantize_rows(x.data(), 1, 32, quantized.View());
+        QuantizedActivations quantized(1, inputs);
+        set.kernels->quantize_rows(x.data(), 1, inputs, quantized.View());
         std::vector<float> out(16);
-        Matmul(*set.kernels, packed.matrix, {1, 32, x.data(), quantized.View()}, 0, 1, out.data(), 16, false);
-        EXPECT_EQ(out[0], sign * 127 * 32 * (type == TensorType::kQ4_1 ? 15 : -128)) << set.name;
+        Matmul(*set.kernels, packed.matrix, {1, inputs, x.data(), quantized.View()}, 0, 1, out.data(), 16, false);
+        EXPECT_EQ(out[0], sign * 127 * inputs * e.weight) << set.name << " " << model_file::TensorTypeName(e.type);
       }
     }
   }
@@ -231,15 +255,26 @@ TEST(MatmulTest, UnpackGivesTheFilesValues) {
   std::mt19937 random(10);
   for (const TensorType type : kAllTypes) {
     for (const MatmulBackend backend : {MatmulBackend::kNative, MatmulBackend::kOpenBlas}) {
-      PackedMatrix packed(type, backend, 96, RandomFileRows(random, type, kOutputs, 96, Values::kWideRange));
-      EXPECT_EQ(UnitBytes(type, backend, 96) % 64, 0u);
+      const int inputs = 3 * std::max(BlockOf(type), 32);
+      PackedMatrix packed(type, backend, inputs, RandomFileRows(random, type, kOutputs, inputs, Values::kWideRange));
+      EXPECT_EQ(UnitBytes(type, backend, inputs) % 64, 0u);
       for (int row = 0; row < kOutputs; ++row) {
-        std::vector<float> got(96), want(96);
+        std::vector<float> got(inputs), want(inputs);
         model_file::DequantizeRow(type, packed.rows[row], absl::MakeSpan(want));
         UnpackRow(packed.matrix, row, got.data());
-        ASSERT_TRUE(SameBits(got.data(), want.data(), 96)) << model_file::TensorTypeName(type) << " row " << row;
+        ASSERT_TRUE(SameBits(got.data(), want.data(), want.size()))
+            << model_file::TensorTypeName(type) << " row " << row;
       }
     }
+  }
+}
+
+// A packed matrix is about as large as the file's: bytes decide how fast one row is.
+TEST(MatmulTest, PackingKeepsTheSize) {
+  for (const TensorType type : kAllTypes) {
+    const size_t in_file = model_file::RowBytes(type, 1536) * kUnitRows;
+    EXPECT_GE(UnitBytes(type, MatmulBackend::kNative, 1536), in_file) << model_file::TensorTypeName(type);
+    EXPECT_LE(UnitBytes(type, MatmulBackend::kNative, 1536), in_file * 103 / 100) << model_file::TensorTypeName(type);
   }
 }
 
@@ -251,6 +286,14 @@ TEST(MatmulTest, ChecksShapes) {
            {0, 32}, {32, 0}, {-1, 32}, {32, -32}, {32, 33}, {32, 16}, {max, 32}, {32, max / 32 * 32}}) {
     EXPECT_EQ(CheckMatrix(TensorType::kQ8_0, outputs, inputs).code(), absl::StatusCode::kInvalidArgument)
         << outputs << " " << inputs;
+  }
+  for (const TensorType type : {TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K}) {
+    EXPECT_TRUE(CheckMatrix(type, 1, 512).ok());
+    for (const int inputs : {32, 255, 288, 576}) {
+      const absl::Status status = CheckMatrix(type, 1, inputs);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << inputs;
+      EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("must be a multiple of 256"));
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include "tests/kernels/kernel_sets.h"
 #include "tests/kernels/test_data.h"
 #include "tests/reference/reference_kernels.h"
+#include "tests/testing/encode_weights.h"
 
 namespace kvrelay::kernels::testing {
 namespace {
@@ -19,7 +20,7 @@ using model_file::TensorType;
 constexpr int kOutputs = 75;
 constexpr int kUnits = 5;
 constexpr int kStride = kUnits * kUnitRows;
-constexpr int kInputs = 96;
+constexpr int kInputs = 256;
 
 class OpenBlasTest : public ::testing::TestWithParam<TensorType> {
  protected:
@@ -82,9 +83,7 @@ TEST_P(OpenBlasTest, ThreadsShareOneMatrix) {
   Check(x, 3, out, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, OpenBlasTest,
-                         ::testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ4_1,
-                                           TensorType::kQ8_0),
+INSTANTIATE_TEST_SUITE_P(Types, OpenBlasTest, ::testing::ValuesIn(kvrelay::testing::kAllTypes),
                          [](const auto& info) { return std::string(model_file::TensorTypeName(info.param)); });
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(RowsTest, QuantizeRowsFollowsTheContract) {
           QuantizedActivations got(rows, inputs);
           set.kernels->quantize_rows(x.data(), rows, inputs, got.View());
           EXPECT_EQ(got.q, want.q);
-          EXPECT_EQ(got.sum, want.sum);
+          EXPECT_EQ(got.sums, want.sums);
           EXPECT_TRUE(SameBits(got.d.data(), want.d.data(), want.d.size()));
           EXPECT_TRUE(SameBits(got.d_sum.data(), want.d_sum.data(), want.d_sum.size()));
         }

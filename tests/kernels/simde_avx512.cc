@@ -38,6 +38,9 @@ simde__m512i WidenU16(__m256i a) {
   return FromHalves(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)));
 }
+simde__m512i WidenU8(__m128i a) {
+  return FromHalves(_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8)));
+}
 simde__m512 IntsToFloats(simde__m512i a) {
   const simde__m512i_private p = simde__m512i_to_private(a);
   return FromHalves(_mm256_cvtepi32_ps(p.m256i[0]), _mm256_cvtepi32_ps(p.m256i[1]));
@@ -63,6 +66,7 @@ __m256i HalfOf(simde__m512i a) {
 #undef _mm512_cvtps_ph
 #define _mm512_cvtps_ph(a, rounding) FloatsToHalves<rounding>(a)
 #define _mm512_cvtepu16_epi32(a) WidenU16(a)
+#define _mm512_cvtepu8_epi32(a) WidenU8(a)
 #define _mm512_cvtepi32_ps(a) IntsToFloats(a)
 #define _mm512_cvtepi32_epi8(a) NarrowToI8(a)
 #undef _mm512_extractf32x8_ps
@@ -70,6 +74,12 @@ __m256i HalfOf(simde__m512i a) {
 #undef _mm512_extracti32x8_epi32
 #define _mm512_extracti32x8_epi32(a, half) HalfOf<half>(a)
 
+// The library's own alias takes the arguments of another instruction.
+#undef _mm512_madd_epi16
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
+
+// Emulated registers are memory anyway, and unrolled loops are most of what there is to compile.
+#define KVRELAY_UNROLL(n)
 #define KVRELAY_ISA avx512_emulated
 #define KVRELAY_VECTOR_HEADER "common/kernels/simd/vector_avx512.h"
 

@@ -35,17 +35,30 @@ void Append(std::vector<std::byte>& row, const void* data, size_t size) {
   row.insert(row.end(), bytes, bytes + size);
 }
 
+// Where the halves of a block are. All other bytes may be anything.
+std::vector<size_t> HalvesOf(TensorType type) {
+  if (type == TensorType::kQ6_K) return {208};
+  if (type == TensorType::kQ4_0 || type == TensorType::kQ5_0 || type == TensorType::kQ8_0) return {0};
+  return {0, 2};
+}
+
+// The byte at `at` of a block when products shall be as large as they can be, which is hardest to hold in 16 bits:
+// quants all ones, or all zeros if `other`, and scales of the same sign.
+std::byte ExtremeByte(TensorType type, size_t at, bool other) {
+  const bool q6_scale = type == TensorType::kQ6_K && at >= 192;
+  if (type == TensorType::kQ8_0 || q6_scale) return other ? std::byte{0x80} : std::byte{0x7F};
+  return other ? std::byte{0} : std::byte{0xFF};
+}
+
 void AppendBlock(std::mt19937& random, TensorType type, Values values, std::vector<std::byte>& row) {
-  for (int scales = type == TensorType::kQ4_1 ? 2 : 1; scales > 0; --scales) {
-    const uint16_t half = RandomHalf(random, values);
-    Append(row, &half, sizeof(half));
+  const size_t begin = row.size(), bytes = model_file::BlockShapeOf(type).bytes;
+  for (size_t at = 0; at < bytes; ++at) {
+    const bool extreme = values == Values::kSaturated || values == Values::kHuge;
+    row.push_back(extreme ? ExtremeByte(type, at, values == Values::kHuge) : static_cast<std::byte>(random()));
   }
-  for (int i = type == TensorType::kQ4_1 ? 16 : 32; i > 0; --i) {
-    auto byte = static_cast<std::byte>(random());
-    // All nibbles 15; or -128 and 127, for the products that are hardest to hold in 16 bits.
-    if (values == Values::kSaturated) byte = type == TensorType::kQ4_1 ? std::byte{0xFF} : byte | std::byte{0x7F};
-    if (values == Values::kHuge && type == TensorType::kQ8_0) byte = std::byte{0x80};
-    row.push_back(byte);
+  for (const size_t at : HalvesOf(type)) {
+    const uint16_t half = RandomHalf(random, values);
+    std::memcpy(&row[begin + at], &half, sizeof(half));
   }
 }
 
@@ -98,7 +111,8 @@ std::vector<std::vector<std::byte>> RandomFileRows(std::mt19937& random, TensorT
         Append(row, &half, sizeof(half));
       }
     } else {
-      for (int b = 0; b < inputs / kQuantBlock; ++b) AppendBlock(random, type, values, row);
+      const int block = static_cast<int>(model_file::BlockShapeOf(type).elements);
+      for (int b = 0; b < inputs / block; ++b) AppendBlock(random, type, values, row);
     }
   }
   return rows;

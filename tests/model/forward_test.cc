@@ -8,6 +8,7 @@
 
 #include "common/kernels/isa.h"
 #include "common/model_file/gguf.h"
+#include "tests/testing/encode_weights.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
 
@@ -67,9 +68,8 @@ std::vector<std::byte> KvOf(const kv::SequenceCache& cache, int layer, int posit
 }
 
 TEST(Forward, ChunksAndBatchesDoNotChangeBits) {
-  for (auto type : {model_file::TensorType::kF32, model_file::TensorType::kF16, model_file::TensorType::kBf16,
-                    model_file::TensorType::kQ4_1, model_file::TensorType::kQ8_0}) {
-    Rig rig({.weight_type = type});
+  for (auto type : testing::kAllTypes) {
+    Rig rig(testing::TinyModelOf(type));
     const auto prompt = Tokens(530);
     auto whole = rig.Cache();
     const std::vector<float> expected = rig.Run(*whole, prompt);

@@ -239,13 +239,15 @@ TEST(GgufHostile, RowsThatAreNoWholeBlocks) {
                 "rows of 33 elements are no whole blocks of 32");
   ExpectRefused(OneTensor({.dims = {{16, 4}}}, TensorType::kQ8_0).Bytes(),
                 "rows of 16 elements are no whole blocks of 32");
+  ExpectRefused(OneTensor({.dims = {{128, 2}}, .type = 12}).Bytes(), "rows of 128 elements are no whole blocks of 256");
+  ExpectRefused(OneTensor({.dims = {{288, 2}}, .type = 14}).Bytes(), "rows of 288 elements are no whole blocks of 256");
 }
 
 TEST(GgufHostile, ElementType) {
-  for (const uint32_t type : {2u, 4u, 12u, 14u, 31u, 255u, 0xffffffffu}) {
+  for (const uint32_t type : {4u, 5u, 9u, 10u, 11u, 15u, 31u, 255u, 0xffffffffu}) {
     ExpectRefused(OneTensor({.type = type}).Bytes(),
                   "tensor 'weight': element type " + std::to_string(type) +
-                      " is not supported; supported are F32, F16, BF16, Q4_1, Q8_0",
+                      " is not supported; supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K",
                   absl::StatusCode::kUnimplemented);
   }
 }

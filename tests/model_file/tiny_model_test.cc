@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/model_file/gguf.h"
+#include "tests/testing/encode_weights.h"
 #include "tests/testing/memory_file.h"
 
 namespace kvrelay::testing {
@@ -30,14 +31,15 @@ TEST(TinyModel, SameOptionsSameBytes) {
 }
 
 TEST(TinyModel, EveryWeightType) {
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kBf16, TensorType::kQ4_1, TensorType::kQ8_0}) {
-    const std::unique_ptr<GgufFile> file = Open({.weight_type = type});
+  for (const TensorType type : kvrelay::testing::kAllTypes) {
+    const TinyModelOptions options = kvrelay::testing::TinyModelOf(type);
+    const uint64_t width = options.width, ffn_width = options.ffn_width;
+    const std::unique_ptr<GgufFile> file = Open(options);
     ASSERT_NE(file, nullptr);
     EXPECT_EQ(file->tensors().size(), 2u + 2 * 9);
     EXPECT_EQ((*file->Find("blk.1.attn_k.weight"))->type, type);
-    EXPECT_THAT((*file->Find("blk.1.attn_k.weight"))->dims, ElementsAre(64, 32));
-    EXPECT_THAT((*file->Find("blk.0.ffn_down.weight"))->dims, ElementsAre(128, 64));
+    EXPECT_THAT((*file->Find("blk.1.attn_k.weight"))->dims, ElementsAre(width, width / 2));
+    EXPECT_THAT((*file->Find("blk.0.ffn_down.weight"))->dims, ElementsAre(ffn_width, width));
     EXPECT_EQ((*file->Find("token_embd.weight"))->type, type == TensorType::kQ4_1 ? TensorType::kQ8_0 : type);
     EXPECT_FALSE(file->Find("output.weight").ok());
   }

@@ -25,29 +25,95 @@ uint16_t ReadHalf(const std::byte* p) {
   return half;
 }
 
-// A block of 32 file weights as d * q + m.
+// A block of 32 file weights as d * q + m. In q are the middle that the type counts from and, for Q6_K, the scale of
+// its 16 values.
 struct Block {
   float d = 0;
   float m = 0;
   std::array<int, kQuantBlock> q;
 };
 
-Block ReadBlock(TensorType type, absl::Span<const std::byte> weights, size_t b) {
+bool HasMinimum(TensorType type) {
+  return type == TensorType::kQ4_1 || type == TensorType::kQ5_1 || type == TensorType::kQ4_K ||
+         type == TensorType::kQ5_K;
+}
+
+int ByteAt(const std::byte* p, int i) { return static_cast<int>(p[i]); }
+float HalfAt(const std::byte* p, int i) { return static_cast<float>(HalfValue(ReadHalf(p + i))); }
+// Nibble `high` (0 or 1) of a byte, and bit `bit` as the fifth one.
+int NibbleAt(const std::byte* p, int i, int high) { return ByteAt(p, i) >> (4 * high) & 15; }
+int FifthBit(const std::byte* p, int bit) { return (ByteAt(p, bit / 8) >> (bit % 8) & 1) * 16; }
+
+// Q4_0 and its kin: scales, then fifth bits, then nibbles.
+Block ReadSmall(const std::byte* p, bool fifth, bool minimum) {
   Block block;
-  if (type == TensorType::kQ4_1) {
-    const std::byte* p = weights.data() + b * 20;
-    block.d = static_cast<float>(HalfValue(ReadHalf(p)));
-    block.m = static_cast<float>(HalfValue(ReadHalf(p + 2)));
-    for (int i = 0; i < 16; ++i) {
-      block.q[i] = static_cast<int>(p[4 + i] & std::byte{15});
-      block.q[i + 16] = static_cast<int>(p[4 + i] >> 4);
-    }
-  } else {
-    const std::byte* p = weights.data() + b * 34;
-    block.d = static_cast<float>(HalfValue(ReadHalf(p)));
-    for (int i = 0; i < 32; ++i) block.q[i] = static_cast<int8_t>(p[2 + i]);
+  block.d = HalfAt(p, 0);
+  if (minimum) block.m = HalfAt(p, 2);
+  const std::byte* upper = p + (minimum ? 4 : 2);
+  const std::byte* nibbles = upper + (fifth ? 4 : 0);
+  const int middle = minimum ? 0 : fifth ? 16 : 8;
+  for (int i = 0; i < 32; ++i) {
+    block.q[i] = NibbleAt(nibbles, i % 16, i / 16) + (fifth ? FifthBit(upper, i) : 0) - middle;
   }
   return block;
+}
+
+// Block `b` (0..7) of 256 weights in Q4_K or Q5_K.
+Block ReadK(const std::byte* p, int b, bool fifth) {
+  const std::byte* s = p + 4;
+  const int scale = b < 4 ? ByteAt(s, b) % 64 : ByteAt(s, b + 4) % 16 + ByteAt(s, b - 4) / 64 * 16;
+  const int minimum = b < 4 ? ByteAt(s, b + 4) % 64 : ByteAt(s, b + 4) / 16 + ByteAt(s, b) / 64 * 16;
+  const std::byte* nibbles = p + (fifth ? 48 : 16);
+  Block block;
+  block.d = HalfAt(p, 0) * static_cast<float>(scale);
+  block.m = -HalfAt(p, 2) * static_cast<float>(minimum);
+  for (int i = 0; i < 32; ++i) {
+    block.q[i] = NibbleAt(nibbles, b / 2 * 32 + i, b % 2) + (fifth ? FifthBit(p + 16, 8 * i + b) : 0);
+  }
+  return block;
+}
+
+Block ReadQ6K(const std::byte* p, int b) {
+  Block block;
+  block.d = HalfAt(p, 208);
+  for (int i = 0; i < 32; ++i) {
+    const int low = NibbleAt(p, b / 4 * 64 + b % 2 * 32 + i, b % 4 / 2);
+    const int upper = ByteAt(p, 128 + b / 4 * 32 + i) >> (2 * (b % 4)) & 3;
+    const int scale = static_cast<int8_t>(p[192 + b * 2 + i / 16]);
+    block.q[i] = scale * (low + 16 * upper - 32);
+  }
+  return block;
+}
+
+Block ReadQ8(const std::byte* p) {
+  Block block;
+  block.d = HalfAt(p, 0);
+  for (int i = 0; i < 32; ++i) block.q[i] = static_cast<int8_t>(p[2 + i]);
+  return block;
+}
+
+Block ReadBlock(TensorType type, absl::Span<const std::byte> weights, size_t b) {
+  const auto small = [&](size_t bytes) { return weights.data() + b * bytes; };
+  const auto super = [&](size_t bytes) { return weights.data() + b / 8 * bytes; };
+  const int in_super = static_cast<int>(b % 8);
+  switch (type) {
+    case TensorType::kQ4_0:
+      return ReadSmall(small(18), false, false);
+    case TensorType::kQ4_1:
+      return ReadSmall(small(20), false, true);
+    case TensorType::kQ5_0:
+      return ReadSmall(small(22), true, false);
+    case TensorType::kQ5_1:
+      return ReadSmall(small(24), true, true);
+    case TensorType::kQ8_0:
+      return ReadQ8(small(34));
+    case TensorType::kQ4_K:
+      return ReadK(super(144), in_super, false);
+    case TensorType::kQ5_K:
+      return ReadK(super(176), in_super, true);
+    default:
+      return ReadQ6K(super(210), in_super);
+  }
 }
 
 float FloatWeight(TensorType type, const std::byte* weights, size_t k) {
@@ -119,9 +185,9 @@ QuantizedActivations::QuantizedActivations(int rows, int inputs)
     : q(static_cast<size_t>(rows) * inputs),
       d(static_cast<size_t>(rows) * inputs / kQuantBlock),
       d_sum(d.size()),
-      sum(d.size()) {}
+      sums(2 * d.size()) {}
 
-kernels::QuantizedRows QuantizedActivations::View() { return {q.data(), d.data(), d_sum.data(), sum.data()}; }
+kernels::QuantizedRows QuantizedActivations::View() { return {q.data(), d.data(), d_sum.data(), sums.data()}; }
 
 QuantizedActivations Quantize(absl::Span<const float> x, int rows, int inputs) {
   QuantizedActivations out(rows, inputs);
@@ -136,10 +202,10 @@ QuantizedActivations Quantize(absl::Span<const float> x, int rows, int inputs) {
       const float rounded = std::nearbyint(values[i] * inverse);
       const int q = static_cast<int>(std::clamp(rounded, -127.0f, 127.0f));
       out.q[b * kQuantBlock + i] = static_cast<int8_t>(q);
-      out.sum[b] += q;
+      out.sums[2 * b + i / 16] = static_cast<int16_t>(out.sums[2 * b + i / 16] + q);
     }
     out.d[b] = d;
-    out.d_sum[b] = d * static_cast<float>(out.sum[b]);
+    out.d_sum[b] = d * static_cast<float>(out.sums[2 * b] + out.sums[2 * b + 1]);
   }
   return out;
 }
@@ -195,7 +261,7 @@ float QuantDotContract(TensorType type, absl::Span<const std::byte> weights, con
     int products = 0;
     for (int i = 0; i < kQuantBlock; ++i) products += block.q[i] * x.q[at * kQuantBlock + i];
     acc = std::fma(static_cast<float>(products), block.d * x.d[at], acc);
-    if (type == TensorType::kQ4_1) acc = std::fma(block.m, x.d_sum[at], acc);
+    if (HasMinimum(type)) acc = std::fma(block.m, x.d_sum[at], acc);
   }
   return acc;
 }

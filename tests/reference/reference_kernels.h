@@ -30,7 +30,7 @@ struct QuantizedActivations {
 
   std::vector<int8_t> q;
   std::vector<float> d, d_sum;
-  std::vector<int32_t> sum;
+  std::vector<int16_t> sums;
 };
 QuantizedActivations Quantize(absl::Span<const float> x, int rows, int inputs);
 

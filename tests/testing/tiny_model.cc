@@ -140,6 +140,13 @@ void AddTokenizer(GgufWriter& writer) {
 
 }  // namespace
 
+TinyModelOptions TinyModelOf(TensorType type) {
+  TinyModelOptions options;
+  if (model_file::BlockShapeOf(type).elements == 256) options = {.width = 256, .head_dim = 64, .ffn_width = 256};
+  options.weight_type = type;
+  return options;
+}
+
 const TinyVocabulary& GetTinyVocabulary() {
   static const auto* const vocabulary = new TinyVocabulary(MakeVocabulary());
   return *vocabulary;

@@ -30,6 +30,9 @@ struct TinyModelOptions {
   bool tied_head = true;
 };
 
+// Matrices of `type`, with sizes that are whole blocks of it.
+TinyModelOptions TinyModelOf(model_file::TensorType type);
+
 inline constexpr int kTinyEndOfText = 0;
 inline constexpr int kTinyImStart = 1;
 inline constexpr int kTinyImEnd = 2;

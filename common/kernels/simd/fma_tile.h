@@ -41,12 +41,12 @@ KVRELAY_INLINE void FmaTile(const float* const* a, const std::byte* b, size_t k_
   for (int r = 0; r < kRows; ++r) rows[r] = a[r];
   for (int k = 0; k < count; ++k) {
     F32x16 right[kColumns];
-#pragma GCC unroll 4
+    KVRELAY_UNROLL(4)
     for (int c = 0; c < kColumns; ++c) right[c] = Element::Load(b + c * column_bytes);
-#pragma GCC unroll 8
+    KVRELAY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       const F32x16 left = Set16(rows[r][k]);
-#pragma GCC unroll 4
+      KVRELAY_UNROLL(4)
       for (int c = 0; c < kColumns; ++c) acc[r][c] = Fma(left, right[c], acc[r][c]);
     }
     b += k_bytes;

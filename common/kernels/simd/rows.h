@@ -46,7 +46,7 @@ KVRELAY_INLINE void StoreFirst(float* p, int lanes, F32x16 a) {
 }
 KVRELAY_INLINE int LanesAt(int i, int n) { return n - i < 16 ? n - i : 16; }
 
-void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int32_t* sum) {
+void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int16_t* sums) {
   const F32x16 x0 = Load16(x);
   const F32x16 x1 = Load16(x + 16);
   // Magnitudes are compared as integers, so that a NaN is the largest and spoils d instead of vanishing.
@@ -65,15 +65,18 @@ void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int32_t* s
   const I32x16 q1 = AddI(Bits(Add(Min(Max(Mul(x1, inverse), lowest), limit), round)), offset);
   StoreI8(q, q0);
   StoreI8(q + 16, q1);
-  *sum = SumLanesI(AddI(q0, q1));
+  const int32_t sum0 = SumLanesI(q0);
+  const int32_t sum1 = SumLanesI(q1);
+  sums[0] = static_cast<int16_t>(sum0);
+  sums[1] = static_cast<int16_t>(sum1);
   *d = scale;
-  *d_sum = scale * static_cast<float>(*sum);
+  *d_sum = scale * static_cast<float>(sum0 + sum1);
 }
 
 void QuantizeRows(const float* x, int rows, int inputs, const QuantizedRows& out) {
   const size_t blocks = static_cast<size_t>(rows) * (inputs / kQuantBlock);
   for (size_t b = 0; b < blocks; ++b) {
-    QuantizeBlock(x + b * kQuantBlock, out.q + b * kQuantBlock, out.d + b, out.d_sum + b, out.sum + b);
+    QuantizeBlock(x + b * kQuantBlock, out.q + b * kQuantBlock, out.d + b, out.d_sum + b, out.sums + 2 * b);
   }
 }
 

@@ -8,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#define KVRELAY_INLINE inline __attribute__((always_inline))
-#define KVRELAY_NOINLINE __attribute__((noinline))
+#include "common/kernels/simd/compiler.h"
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
@@ -84,6 +83,7 @@ KVRELAY_INLINE F32x16 FromBits(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _m
 KVRELAY_INLINE F32x16 ToFloat(I32x16 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
 KVRELAY_INLINE I32x16 SetI(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 KVRELAY_INLINE I32x16 AddI(I32x16 a, I32x16 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+KVRELAY_INLINE I32x16 SubI(I32x16 a, I32x16 b) { return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)}; }
 KVRELAY_INLINE I32x16 AndI(I32x16 a, I32x16 b) { return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)}; }
 KVRELAY_INLINE I32x16 MaxI(I32x16 a, I32x16 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
 template <int kBits>
@@ -124,6 +124,47 @@ KVRELAY_INLINE int32_t MaxLanesI(I32x16 a) {
 }
 KVRELAY_INLINE void Prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
+// Lanes as pairs of 16-bit integers: both `x`; the two at `p`; and, as 16 pairs of bytes at `p` widened.
+KVRELAY_INLINE I32x16 SetPairs(int16_t x) { return {_mm256_set1_epi16(x), _mm256_set1_epi16(x)}; }
+KVRELAY_INLINE I32x16 RepeatPair(const int16_t* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return SetI(pair);
+}
+KVRELAY_INLINE I32x16 LoadI8Pairs(const std::byte* p) {
+  return {_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+}
+// The sum of the products of a lane's two pairs.
+KVRELAY_INLINE I32x16 MulPairs(I32x16 a, I32x16 b) {
+  return {_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi)};
+}
+// The first, or second, of each lane's pair twice.
+KVRELAY_INLINE __m256i FirstTwice(__m256i a) { return _mm256_shufflelo_epi16(_mm256_shufflehi_epi16(a, 0xA0), 0xA0); }
+KVRELAY_INLINE __m256i SecondTwice(__m256i a) { return _mm256_shufflelo_epi16(_mm256_shufflehi_epi16(a, 0xF5), 0xF5); }
+// 16 unsigned bytes.
+KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+
+// A vector of a packed unit: four bytes of each of the 16 outputs.
+struct Bytes64 {
+  __m256i lo, hi;
+};
+
+KVRELAY_INLINE __m256i LoadBytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+KVRELAY_INLINE Bytes64 LoadBytes64(const std::byte* p) { return {LoadBytes(p), LoadBytes(p + 32)}; }
+KVRELAY_INLINE Bytes64 Or(Bytes64 a, Bytes64 b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+// The bits of `mask` of each byte, after all moved up by `left`, or down if it is negative. No bit of `mask` may come
+// from a neighbour.
+KVRELAY_INLINE Bytes64 MoveBits(Bytes64 a, int left, int mask) {
+  if (left > 0) a = {_mm256_slli_epi16(a.lo, left), _mm256_slli_epi16(a.hi, left)};
+  if (left < 0) a = {_mm256_srli_epi16(a.lo, -left), _mm256_srli_epi16(a.hi, -left)};
+  const __m256i bits = _mm256_set1_epi8(static_cast<char>(mask));
+  return {_mm256_and_si256(a.lo, bits), _mm256_and_si256(a.hi, bits)};
+}
+
 // Four consecutive values of a row, repeated.
 KVRELAY_INLINE __m256i Repeat4(const int8_t* x) {
   int32_t four;
@@ -134,51 +175,76 @@ KVRELAY_INLINE __m256i Repeat4(const int8_t* x) {
 // Keeps the compiler from moving a sum's additions behind all of its products, which no longer fit the registers then.
 KVRELAY_INLINE void Pin(__m256i& a) { __asm__("" : "+x"(a)); }
 
-KVRELAY_INLINE __m256i LoadBytes(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-
-// Exact integer products of one packed block (packed_layout.h) with 32 values each of kRows rows, `stride` apart.
+// For each of kRows rows, `stride` apart: start(r) plus the sum over 32 values of weight times value times
+// factor(half), exact. weights(j) are the weights of values 4j..4j+3, at most kMaxWeight; half is 0 or 1 for values
+// from 16 on.
 //
 // Rows and both halves of the 16 outputs share what is loaded: with one half at a time, loads would be the limit. A
-// 16-bit lane sums eight pairs of at most 2 * 15 * 127 = 3810: 30480, which fits.
-template <int kRows>
-KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
-  const __m256i nibble = _mm256_set1_epi8(15);
+// 16-bit lane sums pairs of at most 2 * kMaxWeight * 127 as long as they fit, before they are widened.
+template <int kMaxWeight, int kRows, class Weights, class Factor, class Start>
+KVRELAY_INLINE void SumOfProducts(const Weights& weights, const Factor& factor, const Start& start, const int8_t* x,
+                                  size_t stride, I32x16 (&out)[kRows]) {
+  constexpr int kFit = 32767 / (2 * kMaxWeight * 127);
+  constexpr int kPairs = kFit >= 8 ? 8 : kFit >= 4 ? 4 : 2;
+  static_assert(kFit >= 2);
   __m256i lo[kRows], hi[kRows];
-#pragma GCC unroll 8
-  for (int j = 0; j < 8; ++j) {  // values 4j..4j+3; those from 16 on are the high nibbles of the same bytes
-    const std::byte* bytes = block + j % 4 * 64;
-    const __m256i w_lo = _mm256_and_si256(j < 4 ? LoadBytes(bytes) : _mm256_srli_epi16(LoadBytes(bytes), 4), nibble);
-    const __m256i w_hi =
-        _mm256_and_si256(j < 4 ? LoadBytes(bytes + 32) : _mm256_srli_epi16(LoadBytes(bytes + 32), 4), nibble);
-#pragma GCC unroll 4
+  KVRELAY_UNROLL(8)
+  for (int j = 0; j < 8; ++j) {
+    const Bytes64 w = weights(j);
+    KVRELAY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       const __m256i four = Repeat4(x + r * stride + 4 * j);
-      const __m256i lo_pairs = _mm256_maddubs_epi16(w_lo, four);
-      const __m256i hi_pairs = _mm256_maddubs_epi16(w_hi, four);
-      lo[r] = j == 0 ? lo_pairs : _mm256_add_epi16(lo[r], lo_pairs);
-      hi[r] = j == 0 ? hi_pairs : _mm256_add_epi16(hi[r], hi_pairs);
+      const __m256i lo_pairs = _mm256_maddubs_epi16(w.lo, four);
+      const __m256i hi_pairs = _mm256_maddubs_epi16(w.hi, four);
+      lo[r] = j % kPairs == 0 ? lo_pairs : _mm256_add_epi16(lo[r], lo_pairs);
+      hi[r] = j % kPairs == 0 ? hi_pairs : _mm256_add_epi16(hi[r], hi_pairs);
       Pin(lo[r]);
       Pin(hi[r]);
     }
+    if (j % kPairs != kPairs - 1) continue;
+    const I32x16 times = factor(j / 4);
+    KVRELAY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) {
+      const I32x16 sum = MulPairs({lo[r], hi[r]}, times);
+      out[r] = AddI(j < kPairs ? start(r) : out[r], sum);
+    }
   }
-  const __m256i ones = _mm256_set1_epi16(1);
-  for (int r = 0; r < kRows; ++r) out[r] = {_mm256_madd_epi16(lo[r], ones), _mm256_madd_epi16(hi[r], ones)};
 }
 
-// w * x = |w| * (sign of w) x, as the instruction wants one unsigned side (|-128| is 128). A pair is at most 2 * 128 *
-// 127 = 32512, which fits 16 bits; two pairs would not. `sums` of the rows' values are not needed here.
-template <int kRows>
-KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* /*sums*/,
-                               size_t /*sum_stride*/, I32x16 (&out)[kRows]) {
+// Exact integer products of one block of unsigned weights: see SumOfProducts.
+template <int kMaxWeight, int kRows, class Weights, class Start>
+KVRELAY_INLINE void Products(const Weights& weights, const Start& start, const int8_t* x, size_t stride,
+                             I32x16 (&out)[kRows]) {
+  const auto one = [](int) __attribute__((always_inline)) { return SetPairs(1); };
+  SumOfProducts<kMaxWeight, kRows>(weights, one, start, x, stride, out);
+}
+
+// The same for 6-bit weights; products of the first 16 values are multiplied by the first of `scales`, the others by
+// the second.
+template <int kRows, class Weights, class Start>
+KVRELAY_INLINE void ScaledProducts(const Weights& weights, I32x16 scales, const Start& start, const int8_t* x,
+                                   size_t stride, I32x16 (&out)[kRows]) {
+  const auto scale = [&](int half) __attribute__((always_inline)) {
+    return half == 0 ? I32x16{FirstTwice(scales.lo), FirstTwice(scales.hi)}
+                     : I32x16{SecondTwice(scales.lo), SecondTwice(scales.hi)};
+  };
+  SumOfProducts<63, kRows>(weights, scale, start, x, stride, out);
+}
+
+// Products of signed weights: w * x = |w| * (sign of w) x, as the instruction wants one unsigned side (|-128| is 128).
+// A pair is at most 2 * 128 * 127 = 32512, which fits 16 bits; two pairs would not. The rows' sums are not needed here.
+template <int kRows, class Sums>
+KVRELAY_INLINE void SignedProducts(const std::byte* block, const Sums&, const int8_t* x, size_t stride,
+                                   I32x16 (&out)[kRows]) {
   const __m256i ones = _mm256_set1_epi16(1);
   for (int r = 0; r < kRows; ++r) out[r] = SetI(0);
-#pragma GCC unroll 8
+  KVRELAY_UNROLL(8)
   for (int j = 0; j < 8; ++j) {
     const __m256i w_lo = LoadBytes(block + 64 * j);
     const __m256i w_hi = LoadBytes(block + 64 * j + 32);
     const __m256i magnitude_lo = _mm256_abs_epi8(w_lo);
     const __m256i magnitude_hi = _mm256_abs_epi8(w_hi);
-#pragma GCC unroll 4
+    KVRELAY_UNROLL(4)
     for (int r = 0; r < kRows; ++r) {
       const __m256i four = Repeat4(x + r * stride + 4 * j);
       const __m256i lo_pairs = _mm256_maddubs_epi16(magnitude_lo, _mm256_sign_epi8(four, w_lo));

@@ -9,8 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#define KVRELAY_INLINE inline __attribute__((always_inline))
-#define KVRELAY_NOINLINE __attribute__((noinline))
+#include "common/kernels/simd/compiler.h"
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
@@ -65,6 +64,7 @@ KVRELAY_INLINE F32x16 FromBits(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 KVRELAY_INLINE F32x16 ToFloat(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 KVRELAY_INLINE I32x16 SetI(int32_t x) { return {_mm512_set1_epi32(x)}; }
 KVRELAY_INLINE I32x16 AddI(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+KVRELAY_INLINE I32x16 SubI(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 KVRELAY_INLINE I32x16 AndI(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 KVRELAY_INLINE I32x16 MaxI(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int kBits>
@@ -101,6 +101,32 @@ KVRELAY_INLINE int32_t MaxLanesI(I32x16 a) {
 }
 KVRELAY_INLINE void Prefetch(const std::byte* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
+KVRELAY_INLINE I32x16 SetPairs(int16_t x) { return {_mm512_set1_epi16(x)}; }
+KVRELAY_INLINE I32x16 RepeatPair(const int16_t* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return SetI(pair);
+}
+KVRELAY_INLINE I32x16 LoadI8Pairs(const std::byte* p) {
+  return {_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+KVRELAY_INLINE I32x16 MulPairs(I32x16 a, I32x16 b) { return {_mm512_madd_epi16(a.v, b.v)}; }
+KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+
+struct Bytes64 {
+  __m512i v;
+};
+
+KVRELAY_INLINE Bytes64 LoadBytes64(const std::byte* p) { return {_mm512_loadu_si512(p)}; }
+KVRELAY_INLINE Bytes64 Or(Bytes64 a, Bytes64 b) { return {_mm512_or_si512(a.v, b.v)}; }
+KVRELAY_INLINE Bytes64 MoveBits(Bytes64 a, int left, int mask) {
+  if (left > 0) a = {_mm512_slli_epi16(a.v, left)};
+  if (left < 0) a = {_mm512_srli_epi16(a.v, -left)};
+  return {_mm512_and_si512(a.v, _mm512_set1_epi8(static_cast<char>(mask)))};
+}
+
 // Four consecutive values of a row, repeated.
 KVRELAY_INLINE __m512i Repeat4(const int8_t* x) {
   int32_t four;
@@ -108,40 +134,54 @@ KVRELAY_INLINE __m512i Repeat4(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
+// sum plus the products of the weights w[begin..end-1] with a row's values.
+KVRELAY_INLINE __m512i AddProducts(__m512i sum, const __m512i (&w)[8], int begin, int end, const int8_t* row) {
+  KVRELAY_UNROLL(8)
+  for (int j = begin; j < end; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(row + 4 * j));
+  return sum;
+}
+
 // Exact integer products of one packed block with 32 values each of kRows rows: see vector_avx2.h.
-template <int kRows>
-KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
-  const __m512i nibble = _mm512_set1_epi8(15);
+template <int kMaxWeight, int kRows, class Weights, class Start>
+KVRELAY_INLINE void Products(const Weights& weights, const Start& start, const int8_t* x, size_t stride,
+                             I32x16 (&out)[kRows]) {
   __m512i w[8];
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512i bytes = _mm512_loadu_si512(block + 64 * j);
-    w[j] = _mm512_and_si512(bytes, nibble);
-    w[j + 4] = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
-  }
-#pragma GCC unroll 16
+  KVRELAY_UNROLL(8)
+  for (int j = 0; j < 8; ++j) w[j] = weights(j).v;
+  KVRELAY_UNROLL(16)
+  for (int r = 0; r < kRows; ++r) out[r] = {AddProducts(start(r).v, w, 0, 8, x + r * stride)};
+}
+
+template <int kRows, class Weights, class Start>
+KVRELAY_INLINE void ScaledProducts(const Weights& weights, I32x16 scales, const Start& start, const int8_t* x,
+                                   size_t stride, I32x16 (&out)[kRows]) {
+  __m512i w[8];
+  KVRELAY_UNROLL(8)
+  for (int j = 0; j < 8; ++j) w[j] = weights(j).v;
+  // Times (1, 0) and (0, 1): each alone, in 32 bits.
+  const __m512i first = MulPairs(scales, SetI(1)).v;
+  const __m512i second = MulPairs(scales, SetI(1 << 16)).v;
+  KVRELAY_UNROLL(16)
   for (int r = 0; r < kRows; ++r) {
-    __m512i sum = _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(x + r * stride + 4 * j));
-    out[r] = {sum};
+    const int8_t* row = x + r * stride;
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i of_first = _mm512_mullo_epi32(AddProducts(zero, w, 0, 4, row), first);
+    const __m512i of_second = _mm512_mullo_epi32(AddProducts(zero, w, 4, 8, row), second);
+    out[r] = {_mm512_add_epi32(start(r).v, _mm512_add_epi32(of_first, of_second))};
   }
 }
 
 // The instruction wants unsigned weights: w + 128, with 128 times the row's sum taken off at the start.
-template <int kRows>
-KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* sums,
-                               size_t sum_stride, I32x16 (&out)[kRows]) {
+template <int kRows, class Sums>
+KVRELAY_INLINE void SignedProducts(const std::byte* block, const Sums& sums, const int8_t* x, size_t stride,
+                                   I32x16 (&out)[kRows]) {
   const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
   __m512i w[8];
-#pragma GCC unroll 8
+  KVRELAY_UNROLL(8)
   for (int j = 0; j < 8; ++j) w[j] = _mm512_xor_si512(_mm512_loadu_si512(block + 64 * j), offset);
-#pragma GCC unroll 16
+  KVRELAY_UNROLL(16)
   for (int r = 0; r < kRows; ++r) {
-    __m512i sum = _mm512_set1_epi32(-128 * sums[r * sum_stride]);
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(x + r * stride + 4 * j));
-    out[r] = {sum};
+    out[r] = {AddProducts(MulPairs(sums(r), SetPairs(-128)).v, w, 0, 8, x + r * stride)};
   }
 }
 

@@ -7,8 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#define KVRELAY_INLINE inline __attribute__((always_inline))
-#define KVRELAY_NOINLINE __attribute__((noinline))
+#include "common/kernels/simd/compiler.h"
 
 namespace kvrelay::kernels::KVRELAY_ISA {
 namespace {
@@ -154,6 +153,9 @@ KVRELAY_INLINE I32x16 SetI(int32_t x) {
 KVRELAY_INLINE I32x16 AddI(const I32x16& a, const I32x16& b) {
   return MakeI32([&](int i) { return WrappingAdd(a.v[i], b.v[i]); });
 }
+KVRELAY_INLINE I32x16 SubI(const I32x16& a, const I32x16& b) {
+  return MakeI32([&](int i) { return a.v[i] - b.v[i]; });
+}
 KVRELAY_INLINE I32x16 AndI(const I32x16& a, const I32x16& b) {
   return MakeI32([&](int i) { return a.v[i] & b.v[i]; });
 }
@@ -192,24 +194,76 @@ KVRELAY_INLINE int32_t MaxLanesI(const I32x16& a) {
 }
 KVRELAY_INLINE void Prefetch(const std::byte*) {}
 
-// Exact integer products of one packed block with 32 values each of kRows rows: see vector_avx2.h.
-template <int kRows>
-KVRELAY_INLINE void ProductsQ4(const std::byte* block, const int8_t* x, size_t stride, I32x16 (&out)[kRows]) {
-  for (int r = 0; r < kRows; ++r) {
-    const int8_t* row = x + r * stride;
-    out[r] = MakeI32([&](int lane) {
-      int32_t sum = 0;
-      for (int i = 0; i < 16; ++i) {
-        const int byte = static_cast<int>(block[i / 4 * 64 + lane * 4 + i % 4]);
-        sum += (byte & 15) * row[i] + (byte >> 4) * row[i + 16];
+// The pair of a lane is its low and its high half.
+KVRELAY_INLINE int32_t MakePair(int16_t first, int16_t second) {
+  return static_cast<int32_t>(static_cast<uint16_t>(first) | static_cast<uint32_t>(static_cast<uint16_t>(second))
+                                                                 << 16);
+}
+KVRELAY_INLINE int FirstOf(int32_t pair) { return static_cast<int16_t>(pair); }
+KVRELAY_INLINE int SecondOf(int32_t pair) { return static_cast<int16_t>(pair >> 16); }
+KVRELAY_INLINE I32x16 SetPairs(int16_t x) { return SetI(MakePair(x, x)); }
+KVRELAY_INLINE I32x16 RepeatPair(const int16_t* p) { return SetI(MakePair(p[0], p[1])); }
+KVRELAY_INLINE I32x16 LoadI8Pairs(const std::byte* p) {
+  return MakeI32([&](int i) { return MakePair(static_cast<int8_t>(p[2 * i]), static_cast<int8_t>(p[2 * i + 1])); });
+}
+KVRELAY_INLINE I32x16 MulPairs(const I32x16& a, const I32x16& b) {
+  return MakeI32([&](int i) { return FirstOf(a.v[i]) * FirstOf(b.v[i]) + SecondOf(a.v[i]) * SecondOf(b.v[i]); });
+}
+KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
+  return MakeI32([&](int i) { return static_cast<int32_t>(p[i]); });
+}
+
+struct Bytes64 {
+  uint8_t v[64];
+};
+
+KVRELAY_INLINE Bytes64 LoadBytes64(const std::byte* p) {
+  Bytes64 r;
+  __builtin_memcpy(r.v, p, sizeof(r.v));
+  return r;
+}
+KVRELAY_INLINE Bytes64 Or(Bytes64 a, const Bytes64& b) {
+  for (int i = 0; i < 64; ++i) a.v[i] |= b.v[i];
+  return a;
+}
+KVRELAY_INLINE Bytes64 MoveBits(Bytes64 a, int left, int mask) {
+  for (uint8_t& byte : a.v) byte = static_cast<uint8_t>((left > 0 ? byte << left : byte >> -left) & mask);
+  return a;
+}
+
+// Exact integer products of one packed block with 32 values each of kRows rows: see vector_avx2.h. The scale of
+// half `half` (0: the first 16) in a lane is scale(lane, half).
+template <int kRows, class Weights, class Scale, class Start>
+KVRELAY_INLINE void SumOfProducts(const Weights& weights, const Scale& scale, const Start& start, const int8_t* x,
+                                  size_t stride, I32x16 (&out)[kRows]) {
+  for (int r = 0; r < kRows; ++r) out[r] = start(r);
+  for (int j = 0; j < 8; ++j) {
+    const Bytes64 w = weights(j);
+    for (int r = 0; r < kRows; ++r) {
+      const int8_t* row = x + r * stride + 4 * j;
+      for (int lane = 0; lane < 16; ++lane) {
+        int32_t sum = 0;
+        for (int i = 0; i < 4; ++i) sum += w.v[lane * 4 + i] * row[i];
+        out[r].v[lane] += sum * scale(lane, j / 4);
       }
-      return sum;
-    });
+    }
   }
 }
-template <int kRows>
-KVRELAY_INLINE void ProductsQ8(const std::byte* block, const int8_t* x, size_t stride, const int32_t* /*sums*/,
-                               size_t /*sum_stride*/, I32x16 (&out)[kRows]) {
+template <int kMaxWeight, int kRows, class Weights, class Start>
+KVRELAY_INLINE void Products(const Weights& weights, const Start& start, const int8_t* x, size_t stride,
+                             I32x16 (&out)[kRows]) {
+  SumOfProducts<kRows>(
+      weights, [](int, int) { return 1; }, start, x, stride, out);
+}
+template <int kRows, class Weights, class Start>
+KVRELAY_INLINE void ScaledProducts(const Weights& weights, const I32x16& scales, const Start& start, const int8_t* x,
+                                   size_t stride, I32x16 (&out)[kRows]) {
+  const auto scale = [&](int lane, int half) { return half == 0 ? FirstOf(scales.v[lane]) : SecondOf(scales.v[lane]); };
+  SumOfProducts<kRows>(weights, scale, start, x, stride, out);
+}
+template <int kRows, class Sums>
+KVRELAY_INLINE void SignedProducts(const std::byte* block, const Sums&, const int8_t* x, size_t stride,
+                                   I32x16 (&out)[kRows]) {
   for (int r = 0; r < kRows; ++r) {
     const int8_t* row = x + r * stride;
     out[r] = MakeI32([&](int lane) {

@@ -26,8 +26,14 @@ struct TypeEntry {
 extern const TypeEntry kF32Entry;
 extern const TypeEntry kF16Entry;
 extern const TypeEntry kBf16Entry;
+extern const TypeEntry kQ4_0Entry;
 extern const TypeEntry kQ4_1Entry;
+extern const TypeEntry kQ5_0Entry;
+extern const TypeEntry kQ5_1Entry;
 extern const TypeEntry kQ8_0Entry;
+extern const TypeEntry kQ4_KEntry;
+extern const TypeEntry kQ5_KEntry;
+extern const TypeEntry kQ6_KEntry;
 
 // Reads a field that need not be aligned.
 template <typename T>
