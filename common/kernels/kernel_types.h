@@ -70,6 +70,9 @@ struct Kernels {
   // out[i] = (gate[i] / (1 + exp(-gate[i]))) * up[i]; IEEE division. `out` may be `gate` or `up`.
   void (*swiglu)(const float* gate, const float* up, int n, float* out);
 
+  // out[i] = exp((x[i] - from) / scale), exp as in math.h; IEEE division.
+  void (*exp_scaled)(const float* x, int n, float from, float scale, float* out);
+
   // Rotates adjacent pairs: (x[2i], x[2i+1]) by the angle whose cosine and sine are cos[i], sin[i], i < n / 2. In
   // place. x0' = fma(x0, c, -(x1 * s)); x1' = fma(x0, s, x1 * c).
   void (*rope)(float* x, const float* cos, const float* sin, int n);

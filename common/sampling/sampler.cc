@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/kernels/kernels.h"
 #include "common/kernels/math.h"
 #include "common/sampling/philox.h"
 
@@ -80,66 +81,87 @@ std::optional<Candidate> Greedy(absl::Span<const float> logits, absl::Span<const
   return best;
 }
 
-// Candidates in order, sorted only as far as somebody reads: most draws end within the first few of 49,152.
+// Allowed candidates in order, found only as far as somebody reads: most draws end within the first few of 49,152. Each
+// search takes the next lower band of logits and sorts what lies in it.
 class Ordered {
  public:
-  explicit Ordered(std::vector<Candidate> candidates) : all_(std::move(candidates)) {}
+  // `band` is the height of the first one; each further one is twice as high.
+  Ordered(absl::Span<const float> logits, absl::Span<const int32_t> banned, float best, float band)
+      : logits_(logits), banned_(banned), low_(best), band_(std::max(band, kLeastBand)) {}
 
-  size_t size() const { return all_.size(); }
-  // Keeps the first `count`.
-  void Truncate(size_t count) {
-    if (count >= all_.size()) return;
-    std::nth_element(all_.begin() + sorted_, all_.begin() + count, all_.end(), Before);
-    all_.resize(count);
-  }
+  // REQUIRES: there are more than `i` allowed candidates.
   const Candidate& operator[](size_t i) {
-    while (i >= sorted_) SortMore();
-    return all_[i];
+    while (i >= found_.size()) SearchNextBand();
+    return found_[i];
   }
 
  private:
-  void SortMore() {
-    const auto begin = all_.begin() + sorted_;
-    const size_t end = std::min(all_.size(), std::max<size_t>(64, 8 * sorted_));
-    if (end < all_.size()) std::nth_element(begin, all_.begin() + end, all_.end(), Before);
-    std::sort(begin, all_.begin() + end, Before);
-    sorted_ = end;
+  static constexpr float kLeastBand = 0.0625f;
+
+  void SearchNextBand() {
+    const float high = found_.empty() ? std::numeric_limits<float>::infinity() : low_;
+    const float low = low_ - band_;
+    const size_t sorted = found_.size();
+    ForAllowedRanges(logits_.size(), banned_, [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i)
+        if (logits_[i] >= low && logits_[i] < high) found_.push_back({logits_[i], static_cast<int32_t>(i)});
+    });
+    std::sort(found_.begin() + sorted, found_.end(), Before);
+    low_ = low;
+    band_ *= 2;
   }
 
-  std::vector<Candidate> all_;
-  size_t sorted_ = 0;
+  const absl::Span<const float> logits_;
+  const absl::Span<const int32_t> banned_;
+  float low_, band_;
+  std::vector<Candidate> found_;
 };
 
-// Weights are exp((logit - best) / temperature), so the best has weight 1 and min_p compares with it directly.
-class Weights {
- public:
-  Weights(float best, float temperature) : best_(best), temperature_(temperature) {}
-  double operator()(const Candidate& c) const { return kernels::Exp((c.logit - best_) / temperature_); }
+// out[i] = exp((logits[i] - best) / temperature), the same bits from any set of kernels.
+std::vector<float> Weights(absl::Span<const float> logits, float best, float temperature) {
+  static const kernels::Kernels& kernels = kernels::KernelsFor(kernels::BestIsa());
+  std::vector<float> weights(logits.size());
+  kernels.exp_scaled(logits.data(), static_cast<int>(logits.size()), best, temperature, weights.data());
+  return weights;
+}
 
- private:
-  const float best_;
-  const float temperature_;
-};
+// A fixed order of additions: kLanes sums by id modulo kLanes from the range's begin, then those in order.
+double Sum(absl::Span<const float> weights) {
+  double lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= weights.size(); i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += weights[i + lane];
+  double sum = 0;
+  for (double lane : lanes) sum += lane;
+  for (; i < weights.size(); ++i) sum += weights[i];
+  return sum;
+}
 
-int32_t Draw(std::vector<Candidate> candidates, float best, const SamplingParams& params, float uniform) {
-  const Weights weight(best, params.temperature);
-  // The mass that top_p is a share of. Summed in a fixed order: by id, or by rank where top_k has chosen.
+// The best has weight 1, so min_p compares with weights directly.
+int32_t Draw(absl::Span<const float> logits, absl::Span<const int32_t> banned, float best, const SamplingParams& params,
+             float uniform) {
+  const std::vector<float> weights = Weights(logits, best, params.temperature);
+  Ordered ordered(logits, banned, best, 4 * params.temperature);
+  // The mass that top_p is a share of: by id, or by rank where top_k has chosen.
   double total = 0;
-  if (params.top_k == 0)
-    for (const Candidate& c : candidates) total += weight(c);
-  Ordered ordered(std::move(candidates));
+  size_t kept = 0;
+  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
+    kept += end - begin;
+    if (params.top_k == 0) total += Sum(absl::MakeConstSpan(weights).subspan(begin, end - begin));
+  });
+  const auto weight = [&](size_t rank) { return weights[ordered[rank].id]; };
   if (params.top_k > 0) {
-    ordered.Truncate(params.top_k);
-    for (size_t i = 0; i < ordered.size(); ++i) total += weight(ordered[i]);
+    kept = std::min<size_t>(kept, params.top_k);
+    for (size_t i = 0; i < kept; ++i) total += weight(i);
   }
 
   // Without a cut the walk below needs no kept prefix: its mass is the total.
-  size_t kept = ordered.size();
   if (params.top_p < 1 || params.min_p > 0) {
     const double enough = params.top_p < 1 ? params.top_p * total : std::numeric_limits<double>::infinity();
+    const size_t candidates = kept;
     double sum = 0;
-    for (kept = 0; kept < ordered.size() && sum < enough; ++kept) {
-      const double w = weight(ordered[kept]);
+    for (kept = 0; kept < candidates && sum < enough; ++kept) {
+      const double w = weight(kept);
       if (w < params.min_p) break;
       sum += w;
     }
@@ -149,7 +171,7 @@ int32_t Draw(std::vector<Candidate> candidates, float best, const SamplingParams
   const double target = uniform * total;
   double sum = 0;
   for (size_t i = 0; i + 1 < kept; ++i) {
-    sum += weight(ordered[i]);
+    sum += weight(i);
     if (sum > target) return ordered[i].id;
   }
   return ordered[kept - 1].id;
@@ -160,27 +182,17 @@ std::optional<int32_t> Choose(absl::Span<const float> logits, const SamplingPara
   const std::optional<Candidate> best = Greedy(logits, banned);
   if (!best) return std::nullopt;
   if (params.temperature == 0) return best->id;
-  std::vector<Candidate> candidates;
-  candidates.reserve(logits.size());
-  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) candidates.push_back({logits[i], static_cast<int32_t>(i)});
-  });
-  return Draw(std::move(candidates), best->logit, params, RandomUniform(params.seed, 0, position));
+  return Draw(logits, banned, best->logit, params, RandomUniform(params.seed, 0, position));
 }
 
 void AddLogprobs(absl::Span<const float> logits, int count, Selection* selection) {
   const float best = Largest(logits);
-  double sum = 0;
-  for (float logit : logits) sum += kernels::Exp(logit - best);
-  const float log_sum = kernels::Log(static_cast<float>(sum));
+  const float log_sum = kernels::Log(static_cast<float>(Sum(Weights(logits, best, 1))));
   const auto logprob = [&](float logit) { return (logit - best) - log_sum; };
   selection->logprob = logprob(logits[selection->token]);
-
-  std::vector<Candidate> all(logits.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = {logits[i], static_cast<int32_t>(i)};
-  const size_t kept = std::min<size_t>(count, all.size());
-  std::partial_sort(all.begin(), all.begin() + kept, all.end(), Before);
-  for (size_t i = 0; i < kept; ++i) selection->top.push_back({all[i].id, logprob(all[i].logit)});
+  Ordered ordered(logits, {}, best, 4);
+  for (size_t i = 0; i < std::min<size_t>(count, logits.size()); ++i)
+    selection->top.push_back({ordered[i].id, logprob(ordered[i].logit)});
 }
 
 }  // namespace

@@ -141,6 +141,15 @@ TEST(RowsTest, VectorExpIsTheScalarExp) {
       const float want = x[i] / (1.0f + Exp(-x[i]));
       ASSERT_TRUE(SameBits(&got[i], &want, 1)) << set.name << ": " << x[i];
     }
+    std::vector<float> scaled(x.size() + 1, -7.0f);
+    for (const auto& [from, scale] : {std::pair{0.0f, 1.0f}, {1.5f, 0.7f}, {-3e38f, 1e-38f}}) {
+      set.kernels->exp_scaled(x.data(), static_cast<int>(x.size()), from, scale, scaled.data());
+      for (size_t i = 0; i < x.size(); ++i) {
+        const float want = Exp((x[i] - from) / scale);
+        ASSERT_TRUE(SameBits(&scaled[i], &want, 1)) << set.name << ": " << x[i];
+      }
+      EXPECT_EQ(scaled.back(), -7.0f) << "wrote past the row";
+    }
     const float nan = kNan;
     set.kernels->swiglu(&nan, ones.data(), 1, got.data());
     EXPECT_TRUE(std::isnan(got[0])) << set.name;

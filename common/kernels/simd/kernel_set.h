@@ -15,6 +15,7 @@ constexpr Kernels MakeKernels(Isa isa) {
       .quantize_rows = QuantizeRows,
       .rms_norm = RmsNorm,
       .swiglu = SwiGlu,
+      .exp_scaled = ExpScaled,
       .rope = Rope,
       .store_kv = StoreKv,
       .attention = Attention,

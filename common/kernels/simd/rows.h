@@ -105,6 +105,13 @@ void SwiGlu(const float* gate, const float* up, int n, float* out) {
   }
 }
 
+void ExpScaled(const float* x, int n, float from, float scale, float* out) {
+  for (int i = 0; i < n; i += 16) {
+    const int lanes = LanesAt(i, n);
+    StoreFirst(out + i, lanes, Exp16(Div(Sub(LoadFirst(x + i, lanes), Set16(from)), Set16(scale))));
+  }
+}
+
 void Rope(float* x, const float* cos, const float* sin, int n) {
   for (int i = 0; i < n / 2; ++i) {
     const float x0 = x[2 * i];
