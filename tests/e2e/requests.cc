@@ -40,7 +40,7 @@ v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens)
   return request;
 }
 
-Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request) {
+Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event) {
   grpc::ClientContext context;
   Stream stream;
   const auto reader = stub.Generate(&context, request);
@@ -57,6 +57,7 @@ Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& re
       stream.finished = response.finished();
       stream.text += response.finished().text();
     }
+    after_event(stream);
   }
   stream.status = reader->Finish();
   return stream;

@@ -29,8 +29,12 @@ struct Stream {
 v1::GenerateRequest TextRequest(const std::string& text, uint32_t max_tokens);
 v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens);
 
+// Called after each event, with what has come so far.
+using AfterEvent = std::function<void(const Stream&)>;
+
 // Runs the request to its end.
-Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request);
+Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request,
+                const AfterEvent& after_event = [](const Stream&) {});
 
 // Checks on every stream that ended well: order and number of events, and the equations of PositionAccounting.
 void ExpectSound(const Stream& stream);

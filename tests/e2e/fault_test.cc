@@ -1,0 +1,110 @@
+// Workers that die or hang while a stream runs. The client must see the stream of an undisturbed run, bit for bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/requests.h"
+
+namespace kvrelay::e2e {
+namespace {
+
+constexpr uint32_t kTokens = 96;
+
+// Sampled, with everything in play that a re-planned request must rebuild.
+v1::GenerateRequest SampledRequest() {
+  v1::GenerateRequest request = TextRequest("The old lighthouse keeper opened the door and", kTokens);
+  request.mutable_sampling()->set_temperature(0.9f);
+  request.mutable_sampling()->set_top_p(0.95f);
+  request.mutable_sampling()->set_seed(11);
+  request.set_min_tokens(kTokens);
+  request.add_stop("no text of this kind");
+  request.set_logprobs(3);
+  request.set_execution(v1::EXECUTION_SPLIT);
+  return request;
+}
+
+// Long enough that the prompt is still being computed when the first events are there.
+v1::GenerateRequest LongPromptRequest() {
+  std::string text;
+  for (int i = 0; i < 120; ++i) absl::StrAppend(&text, "Line ", i, " of a long report. ");
+  v1::GenerateRequest request = TextRequest(text, 8);
+  request.set_ignore_eos(true);
+  request.set_logprobs(2);
+  request.set_execution(v1::EXECUTION_SPLIT);
+  return request;
+}
+
+// Sends `signal` to the decode worker that serves the stream, once, when `token` tokens are there.
+AfterEvent SignalDecodeWorkerAt(Cluster& cluster, size_t token, int signal, std::string* struck) {
+  return [&cluster, token, signal, struck](const Stream& stream) {
+    if (!struck->empty() || stream.tokens.size() != token) return;
+    *struck = stream.started.placement().decode_instance();
+    cluster.process(*struck).Signal(signal);
+  };
+}
+
+// The router keeps the last report of a dead worker; those that live must have nothing left.
+bool WaitUntilTheLivingAreIdle(Cluster& cluster) {
+  return cluster.WaitForWorkers([](const v1::WorkerStatus& worker) {
+    return !worker.ready() || (worker.kv_blocks_referenced() == 0 && worker.active_sessions() == 0);
+  });
+}
+
+TEST(DecodeWorkerKilled, TheStreamGoesOnElsewhereWithTheSameBits) {
+  Cluster cluster;
+  ASSERT_EQ(cluster.StartAll(1, 4), absl::OkStatus());
+  const Stream undisturbed = Generate(cluster.stub(), SampledRequest());
+  ExpectSound(undisturbed);
+  ASSERT_EQ(undisturbed.tokens.size(), kTokens);
+  for (const size_t token : {1, 17, 80}) {
+    SCOPED_TRACE(token);
+    std::string struck;
+    const Stream stream =
+        Generate(cluster.stub(), SampledRequest(), SignalDecodeWorkerAt(cluster, token, SIGKILL, &struck));
+    ASSERT_FALSE(struck.empty());
+    ExpectSound(stream);
+    ExpectSameBits(stream, undisturbed);
+    EXPECT_GE(stream.finished.replans(), 1u);
+  }
+  EXPECT_TRUE(WaitUntilTheLivingAreIdle(cluster)) << cluster.Describe();
+}
+
+// A stopped process answers nothing and closes nothing: only its missing heartbeats give it away.
+TEST(DecodeWorkerHangs, TheStreamGoesOnElsewhereWithTheSameBits) {
+  Cluster cluster;
+  ASSERT_EQ(cluster.StartAll(1, 2), absl::OkStatus());
+  const Stream undisturbed = Generate(cluster.stub(), SampledRequest());
+  std::string struck;
+  const Stream stream = Generate(cluster.stub(), SampledRequest(), SignalDecodeWorkerAt(cluster, 20, SIGSTOP, &struck));
+  ASSERT_FALSE(struck.empty());
+  cluster.process(struck).Signal(SIGCONT);
+  ExpectSound(stream);
+  ExpectSameBits(stream, undisturbed);
+  EXPECT_GE(stream.finished.replans(), 1u);
+  // It comes back by itself, and what it still held is free.
+  EXPECT_EQ(cluster.WaitReady(), absl::OkStatus());
+  EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Describe();
+}
+
+TEST(PrefillWorkerKilled, AnotherComputesThePrompt) {
+  Cluster cluster;
+  ASSERT_EQ(cluster.StartAll(2, 1), absl::OkStatus());
+  const Stream undisturbed = Generate(cluster.stub(), LongPromptRequest());
+  ExpectSound(undisturbed);
+  std::string struck;
+  const Stream stream = Generate(cluster.stub(), LongPromptRequest(), [&](const Stream& so_far) {
+    if (!struck.empty()) return;
+    struck = so_far.started.placement().prefill_instance();
+    cluster.process(struck).Signal(SIGKILL);
+  });
+  ASSERT_FALSE(struck.empty());
+  ExpectSound(stream);
+  ExpectSameBits(stream, undisturbed);
+  EXPECT_GE(stream.finished.attempts(), 2u);
+  EXPECT_TRUE(WaitUntilTheLivingAreIdle(cluster)) << cluster.Describe();
+}
+
+}  // namespace
+}  // namespace kvrelay::e2e
