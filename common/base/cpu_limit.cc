@@ -27,13 +27,19 @@ double CgroupQuota(const std::string& cgroup) {
 
 }  // namespace
 
-int UsableCpus() {
-  cpu_set_t set;
-  return UsableCpus(sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1, "/sys/fs/cgroup");
-}
+int UsableCpus() { return UsableCpus(static_cast<int>(AllowedCpus().size()), "/sys/fs/cgroup"); }
 
 int UsableCpus(int allowed, const std::string& cgroup) {
   return std::max(1, static_cast<int>(std::min<double>(allowed, std::ceil(CgroupQuota(cgroup)))));
+}
+
+std::vector<int> AllowedCpus() {
+  std::vector<int> cpus;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  return cpus;
 }
 
 }  // namespace kvrelay

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace kvrelay {
 
@@ -10,5 +11,8 @@ int UsableCpus();
 
 // The same with both sources given: CPUs in the mask, and the directory where the cgroup file system is mounted.
 int UsableCpus(int allowed, const std::string& cgroup);
+
+// The CPUs in the affinity mask, ascending.
+std::vector<int> AllowedCpus();
 
 }  // namespace kvrelay

@@ -36,7 +36,7 @@ class EngineImpl final : public Engine {
                                   std::string(kv::KvTypeName(options.kv_type)), "-",
                                   std::string(kernels::MatmulBackendName(model->backend())))),
         pool_(std::move(pool)),
-        threads_(options.threads) {}
+        threads_(options.threads, options.cpus) {}
 
   absl::Status Init() {
     // One more row than sessions, so that a prompt always finds room beside all streams.

@@ -1,7 +1,10 @@
 #include "common/model/thread_pool.h"
 
 #include <immintrin.h>
+#include <pthread.h>
+#include <sched.h>
 
+#include "common/base/check.h"
 #include "common/kernels/kernels.h"
 
 namespace kvrelay::model {
@@ -22,7 +25,8 @@ void AwaitChange(std::atomic<uint32_t>& value, uint32_t old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(threads) {
+ThreadPool::ThreadPool(int threads, std::vector<int> cpus) : threads_(threads), cpus_(std::move(cpus)) {
+  KV_CHECK(cpus_.empty() || cpus_.size() >= static_cast<size_t>(threads), "a CPU for each thread");
   for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { WorkerLoop(t); });
 }
 
@@ -32,8 +36,18 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::WorkerLoop(int thread) {
+void ThreadPool::InitThread(int thread) const {
   kernels::ComputeThreadInit();
+  if (cpus_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpus_[thread], &set);
+  // A CPU that was taken away meanwhile is no reason to stop: the thread then runs where the system puts it.
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+void ThreadPool::WorkerLoop(int thread) {
+  InitThread(thread);
   uint32_t done = 0;
   while (true) {
     AwaitChange(job_, done);
@@ -46,7 +60,7 @@ void ThreadPool::WorkerLoop(int thread) {
 }
 
 void ThreadPool::Run(const std::function<void(int)>& work) {
-  kernels::ComputeThreadInit();
+  InitThread(0);
   work_ = &work;
   uint32_t next = job_.load(std::memory_order_relaxed) + 1;
   if (next == kStop) next = 1;

@@ -16,8 +16,10 @@ namespace kvrelay::model {
 
 class ThreadPool {
  public:
-  // `threads` >= 1, the caller included. Every thread runs kernels::ComputeThreadInit.
-  explicit ThreadPool(int threads);
+  // `threads` >= 1, the caller included. Every thread runs kernels::ComputeThreadInit. With `cpus`, thread i stays on
+  // cpus[i] (the caller from its first Run on), so that its share of the weights stays in that core's caches.
+  // REQUIRES: none or at least `threads` of them.
+  explicit ThreadPool(int threads, std::vector<int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -34,9 +36,11 @@ class ThreadPool {
   }
 
  private:
+  void InitThread(int thread) const;
   void WorkerLoop(int thread);
 
   const int threads_;
+  const std::vector<int> cpus_;
   const std::function<void(int)>* work_ = nullptr;
   alignas(64) std::atomic<uint32_t> job_ = 0;  // number of the current Run; all ones ends the workers
   alignas(64) std::atomic<uint32_t> arrived_ = 0;

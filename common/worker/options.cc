@@ -30,6 +30,7 @@ CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::st
 struct RawValues {
   std::string kv_type = "f16", matmul = "native", isa = "auto", log_format = "text", log_level = "info";
   int step_budget_ms = 200;
+  bool pin_threads = false;
 };
 
 void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
@@ -39,6 +40,8 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
   Add(app, "port-file", o.port_file, "file to write host:port to once the worker listens");
   Add(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
       ->check(CLI::Range(0, 1024));
+  app.add_flag("--pin-threads", raw.pin_threads, "keep each compute thread on one CPU")
+      ->envname(EnvName("pin-threads"));
   Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
   Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32");
   Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
@@ -73,6 +76,11 @@ absl::Status Interpret(const RawValues& raw, const std::string& role, WorkerOpti
   }
   o.step_budget = absl::Milliseconds(raw.step_budget_ms);
   if (o.threads == 0) o.threads = UsableCpus();
+  if (raw.pin_threads) o.cpus = AllowedCpus();
+  if (raw.pin_threads && o.cpus.size() < static_cast<size_t>(o.threads)) {
+    return absl::InvalidArgumentError(absl::StrCat("--pin-threads with --threads=", o.threads, ": this process may use ",
+                                                   o.cpus.size(), " CPUs"));
+  }
   if (o.instance.empty()) o.instance = DefaultInstance(role);
   const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });
   if (o.instance.size() > 128 || !clean) {

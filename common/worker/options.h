@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/kernels/isa.h"
@@ -25,6 +26,7 @@ struct WorkerOptions {
   std::string instance;   // after parsing never empty
   std::string port_file;  // empty: none
   int threads = 0;        // after parsing at least 1
+  std::vector<int> cpus;  // where the threads stay; empty: anywhere
   int kv_pool_mib = 512;
   int context_length = 0;  // 0: the model's
   int prefill_chunk = 512;

@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<engine::Engine>> StartEngine(const WorkerOptions&
   }
   return engine::Engine::Create(&model,
                                 {.threads = options.threads,
+                                 .cpus = options.cpus,
                                  .kv_blocks = static_cast<int>(blocks),
                                  .kv_type = options.kv_type,
                                  .context_length = options.context_length,
@@ -93,6 +94,7 @@ void LogReady(const WorkerOptions& options, const WorkerContext& context, const 
                                    {"numerics_id", context.identity.numerics_id()},
                                    {"kernel_id", context.kernel_id},
                                    {"threads", options.threads},
+                                   {"pinned", !options.cpus.empty()},
                                    {"context_length", context.engine->context_length()},
                                    {"kv_blocks", context.engine->Load().kv_blocks_total},
                                    {"version", Version()}});

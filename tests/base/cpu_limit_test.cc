@@ -1,6 +1,7 @@
 // Each test lays out a directory as the kernel lays out its cgroup file system.
 #include "common/base/cpu_limit.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -73,7 +74,12 @@ TEST_F(CpuLimitTest, UnreadableFilesCountAsNoQuota) {
   }
 }
 
-TEST_F(CpuLimitTest, ThisProcessMayUseAtLeastOne) { EXPECT_GE(UsableCpus(), 1); }
+TEST_F(CpuLimitTest, ThisProcessMayUseAtLeastOne) {
+  EXPECT_GE(UsableCpus(), 1);
+  const std::vector<int> cpus = AllowedCpus();
+  EXPECT_GE(static_cast<int>(cpus.size()), UsableCpus());
+  EXPECT_TRUE(std::is_sorted(cpus.begin(), cpus.end()));
+}
 
 }  // namespace
 }  // namespace kvrelay

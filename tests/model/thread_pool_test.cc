@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
+#include <thread>
 #include <vector>
+
+#include "common/base/cpu_limit.h"
 
 namespace kvrelay::model {
 namespace {
@@ -15,6 +21,19 @@ TEST(ThreadPool, EveryThreadRunsOncePerRun) {
     for (int i = 0; i < 200; ++i) pool.Run([&](int thread) { ++runs[thread]; });
     for (int n : runs) EXPECT_EQ(n, 200);
   }
+}
+
+TEST(ThreadPool, PinnedThreadsStayOnTheirCpus) {
+  const std::vector<int> cpus = AllowedCpus();
+  const int threads = static_cast<int>(std::min<size_t>(cpus.size(), 4));
+  std::thread([&] {  // pinning outlives the pool: not on the test's own thread
+    ThreadPool pool(threads, cpus);
+    std::vector<int> seen(threads, -1);
+    for (int i = 0; i < 50; ++i) {
+      pool.Run([&](int thread) { seen[thread] = sched_getcpu(); });
+      for (int t = 0; t < threads; ++t) EXPECT_EQ(seen[t], cpus[t]);
+    }
+  }).join();
 }
 
 TEST(ThreadPool, BarrierOrdersPhases) {

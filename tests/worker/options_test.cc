@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "common/base/cpu_limit.h"
 #include "decode_worker/options.h"
 
 namespace kvrelay::worker {
@@ -24,6 +25,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.model, "m.gguf");
   EXPECT_EQ(options.listen, "127.0.0.1:0");
   EXPECT_GE(options.threads, 1);
+  EXPECT_TRUE(options.cpus.empty());
   EXPECT_EQ(options.kv_pool_mib, 512);
   EXPECT_EQ(options.prefill_chunk, 512);
   EXPECT_EQ(options.step_budget, absl::Milliseconds(200));
@@ -50,6 +52,12 @@ TEST(OptionsTest, EveryFlag) {
   EXPECT_EQ(options.step_budget, absl::Milliseconds(5));
   EXPECT_EQ(options.log_level, observability::LogLevel::kWarning);
   EXPECT_EQ(options.port_file, "p");
+}
+
+TEST(OptionsTest, PinningNeedsACpuForEachThread) {
+  const auto one = std::get<WorkerOptions>(Parse({"--model=m", "--threads=1", "--pin-threads"}));
+  EXPECT_EQ(one.cpus, AllowedCpus());
+  EXPECT_EQ(std::get<int>(Parse({"--model=m", "--threads=1000", "--pin-threads"})), 2);
 }
 
 TEST(OptionsTest, EnvironmentAndFlagsThatWin) {
