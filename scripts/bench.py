@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--model", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3, help="rounds whose medians count (default 3)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="compute threads of both (default: all)")
-    parser.add_argument("--isa", default="auto", help="our instruction set: auto, scalar, avx2, avx512vnni")
+    parser.add_argument("--isa", default="auto", help="our instruction set: auto, scalar, avx2, avx512, avx512vnni")
     parser.add_argument("--long", action="store_true", help="add 8,192 positions")
     parser.add_argument("--peer", action="store_true", help="llama.cpp in four formats beside us")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

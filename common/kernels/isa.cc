@@ -1,7 +1,8 @@
 #include "common/kernels/isa.h"
 
+#include <algorithm>
 #include <cfenv>
-#include <initializer_list>
+#include <iterator>
 #include <string>
 
 #ifdef KVRELAY_X86_KERNELS
@@ -23,6 +24,8 @@ std::string_view IsaName(Isa isa) {
       return "scalar";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
     case Isa::kAvx512Vnni:
       return "avx512vnni";
   }
@@ -36,23 +39,22 @@ bool IsaSupported(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi2");
   if (isa == Isa::kAvx2) return avx2;
-  return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vnni");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (isa == Isa::kAvx512) return avx512;
+  return avx512 && __builtin_cpu_supports("avx512vnni");
 #else
   return false;
 #endif
 }
 
 Isa BestIsa() {
-  if (IsaSupported(Isa::kAvx512Vnni)) return Isa::kAvx512Vnni;
-  if (IsaSupported(Isa::kAvx2)) return Isa::kAvx2;
-  return Isa::kScalar;
+  return *std::find_if(std::rbegin(kAllIsas), std::rend(kAllIsas), IsaSupported);
 }
 
 absl::StatusOr<Isa> ParseIsa(std::string_view name) {
   if (name == "auto") return BestIsa();
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512Vnni}) {
+  for (const Isa isa : kAllIsas) {
     if (name != IsaName(isa)) continue;
     if (IsaSupported(isa)) return isa;
     return absl::FailedPreconditionError(
@@ -60,13 +62,14 @@ absl::StatusOr<Isa> ParseIsa(std::string_view name) {
                         IsaName(BestIsa())));
   }
   return absl::InvalidArgumentError(
-      absl::StrFormat("unknown instruction set \"%s\"; use auto, scalar, avx2 or avx512vnni", name));
+      absl::StrFormat("unknown instruction set \"%s\"; use auto, scalar, avx2, avx512 or avx512vnni", name));
 }
 
 const Kernels& KernelsFor(Isa isa) {
   KV_CHECK(IsaSupported(isa), "kernels of an instruction set that this CPU lacks");
 #ifdef KVRELAY_X86_KERNELS
   if (isa == Isa::kAvx512Vnni) return kAvx512VnniKernels;
+  if (isa == Isa::kAvx512) return kAvx512Kernels;
   if (isa == Isa::kAvx2) return kAvx2Kernels;
 #endif
   return kScalarKernels;

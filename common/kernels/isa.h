@@ -8,7 +8,10 @@
 
 namespace kvrelay::kernels {
 
-// "scalar", "avx2" (AVX2 + FMA + F16C), "avx512vnni" (AVX-512 F, BW, VL, DQ + VNNI).
+// All of them, slowest first.
+inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+
+// "scalar", "avx2" (AVX2 + FMA + F16C), "avx512" (AVX-512 F, BW, VL, DQ), "avx512vnni" (that + VNNI).
 std::string_view IsaName(Isa isa);
 // Whether this CPU and operating system can run it.
 bool IsaSupported(Isa isa);

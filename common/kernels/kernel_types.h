@@ -16,7 +16,7 @@
 namespace kvrelay::kernels {
 
 // Instruction sets that the native kernels exist for. All give the same bits; only speed differs.
-enum class Isa { kScalar, kAvx2, kAvx512Vnni };
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni };
 
 // Positions of a KV block, and of the fixed ranges in which attention sums.
 inline constexpr int kBlockPositions = 64;

@@ -45,7 +45,7 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
   Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
   Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32");
   Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
-  Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512vnni");
+  Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
   Add(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
       ->check(CLI::Range(0, 1 << 24));
   Add(app, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step")

@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
   CLI::App app("Prefill and decode rates in tokens per second, beside the limits of the machine");
   app.add_option("--model", options.model, "GGUF file")->required()->envname("KVRELAY_MODEL");
   app.add_option("--matmul", options.matmul, "native or openblas");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2 or avx512vnni");
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
   app.add_option("--kv-type", options.kv_type, "f16 or f32");
   app.add_option("--threads", options.threads, "compute threads; 0: all usable CPUs");
   app.add_flag("--json", options.json, "print one JSON object");

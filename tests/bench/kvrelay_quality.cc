@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.model, "GGUF file")->required()->envname("KVRELAY_MODEL");
   app.add_option("--base", options.base, "file of llama-perplexity --kl-divergence-base")->required();
   app.add_option("--matmul", options.matmul, "native or openblas");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2 or avx512vnni");
+  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
   app.add_option("--kv-type", options.kv_type, "f16 or f32");
   app.add_option("--threads", options.threads, "compute threads; 0: all usable CPUs");
   CLI11_PARSE(app, argc, argv);

@@ -43,7 +43,7 @@ std::vector<Choice> AllChoices(const Choice& sizes) {
 
 std::vector<kernels::Isa> SupportedIsas() {
   std::vector<kernels::Isa> isas;
-  for (kernels::Isa isa : {kernels::Isa::kScalar, kernels::Isa::kAvx2, kernels::Isa::kAvx512Vnni})
+  for (kernels::Isa isa : kernels::kAllIsas)
     if (kernels::IsaSupported(isa)) isas.push_back(isa);
   return isas;
 }

@@ -6,5 +6,6 @@
 namespace kvrelay::kernels {
 
 extern const Kernels kSimdeAvx512Kernels;
+extern const Kernels kSimdeAvx512VnniKernels;
 
 }  // namespace kvrelay::kernels

@@ -8,6 +8,6 @@
 
 namespace kvrelay::kernels {
 
-constinit const Kernels kAvx512VnniKernels = avx512::MakeKernels(Isa::kAvx512Vnni);
+constinit const Kernels kAvx512Kernels = avx512::MakeKernels(Isa::kAvx512);
 
 }  // namespace kvrelay::kernels

@@ -8,6 +8,7 @@ namespace kvrelay::kernels {
 extern const Kernels kScalarKernels;
 #ifdef KVRELAY_X86_KERNELS
 extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;
 #endif
 

@@ -134,10 +134,29 @@ KVRELAY_INLINE __m512i Repeat4(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
+// In each lane: sum plus the products of four weights, 0..kMaxWeight, with four values. Exact.
+template <int kMaxWeight>
+KVRELAY_INLINE __m512i AddProductsOf4(__m512i sum, __m512i weights, __m512i values) {
+#ifdef KVRELAY_AVX512_VNNI
+  return _mm512_dpbusd_epi32(sum, weights, values);
+#else
+  if constexpr (2 * kMaxWeight * 127 <= 32767) {
+    const __m512i pairs = _mm512_maddubs_epi16(weights, values);
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+  } else {  // a pair may pass 16 bits, where that instruction would saturate: even and odd bytes apart, widened
+    const __m512i even = _mm512_madd_epi16(_mm512_and_si512(weights, _mm512_set1_epi16(255)),
+                                           _mm512_srai_epi16(_mm512_slli_epi16(values, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(weights, 8), _mm512_srai_epi16(values, 8));
+    return _mm512_add_epi32(sum, _mm512_add_epi32(even, odd));
+  }
+#endif
+}
+
 // sum plus the products of the weights w[begin..end-1] with a row's values.
+template <int kMaxWeight>
 KVRELAY_INLINE __m512i AddProducts(__m512i sum, const __m512i (&w)[8], int begin, int end, const int8_t* row) {
   KVRELAY_UNROLL(8)
-  for (int j = begin; j < end; ++j) sum = _mm512_dpbusd_epi32(sum, w[j], Repeat4(row + 4 * j));
+  for (int j = begin; j < end; ++j) sum = AddProductsOf4<kMaxWeight>(sum, w[j], Repeat4(row + 4 * j));
   return sum;
 }
 
@@ -149,7 +168,7 @@ KVRELAY_INLINE void Products(const Weights& weights, const Start& start, const i
   KVRELAY_UNROLL(8)
   for (int j = 0; j < 8; ++j) w[j] = weights(j).v;
   KVRELAY_UNROLL(16)
-  for (int r = 0; r < kRows; ++r) out[r] = {AddProducts(start(r).v, w, 0, 8, x + r * stride)};
+  for (int r = 0; r < kRows; ++r) out[r] = {AddProducts<kMaxWeight>(start(r).v, w, 0, 8, x + r * stride)};
 }
 
 template <int kRows, class Weights, class Start>
@@ -165,8 +184,8 @@ KVRELAY_INLINE void ScaledProducts(const Weights& weights, I32x16 scales, const 
   for (int r = 0; r < kRows; ++r) {
     const int8_t* row = x + r * stride;
     const __m512i zero = _mm512_setzero_si512();
-    const __m512i of_first = _mm512_mullo_epi32(AddProducts(zero, w, 0, 4, row), first);
-    const __m512i of_second = _mm512_mullo_epi32(AddProducts(zero, w, 4, 8, row), second);
+    const __m512i of_first = _mm512_mullo_epi32(AddProducts<63>(zero, w, 0, 4, row), first);
+    const __m512i of_second = _mm512_mullo_epi32(AddProducts<63>(zero, w, 4, 8, row), second);
     out[r] = {_mm512_add_epi32(start(r).v, _mm512_add_epi32(of_first, of_second))};
   }
 }
@@ -181,7 +200,7 @@ KVRELAY_INLINE void SignedProducts(const std::byte* block, const Sums& sums, con
   for (int j = 0; j < 8; ++j) w[j] = _mm512_xor_si512(_mm512_loadu_si512(block + 64 * j), offset);
   KVRELAY_UNROLL(16)
   for (int r = 0; r < kRows; ++r) {
-    out[r] = {AddProducts(MulPairs(sums(r), SetPairs(-128)).v, w, 0, 8, x + r * stride)};
+    out[r] = {AddProducts<255>(MulPairs(sums(r), SetPairs(-128)).v, w, 0, 8, x + r * stride)};
   }
 }
 
