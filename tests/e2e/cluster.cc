@@ -39,20 +39,28 @@ Cluster::~Cluster() {
 }
 
 absl::Status Cluster::StartMember(const std::string& role, const std::string& name,
-                                  std::vector<std::string> arguments) {
+                                  std::vector<std::string> arguments, const std::string& listen) {
   const std::string port_file = absl::StrCat(directory_, "/", name, ".port");
   std::filesystem::remove(port_file);
-  arguments.insert(arguments.begin(), {"--listen", "127.0.0.1:0", "--port-file", port_file, "--instance", name});
+  std::vector<std::string> all = {"--listen", listen, "--port-file", port_file, "--instance", name};
+  all.insert(all.end(), arguments.begin(), arguments.end());
   KV_ASSIGN_OR_RETURN(std::unique_ptr<Process> process,
-                      Process::Start("kvrelay-" + role, arguments, absl::StrCat(directory_, "/", name, ".log")));
+                      Process::Start("kvrelay-" + role, all, absl::StrCat(directory_, "/", name, ".log")));
   Member& member = members_[name];
-  member = {std::move(process), role, ""};
+  member = {std::move(process), role, "", std::move(arguments)};
   WaitUntil([&] {
     std::ifstream(port_file) >> member.address;
     return !member.address.empty() || !member.process->Running();
   });
   if (!member.address.empty()) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(name, " does not listen: ", member.process->Log()));
+}
+
+absl::Status Cluster::Restart(const std::string& name) {
+  Member& member = members_.at(name);
+  if (member.process->Running()) member.process->Signal(SIGKILL);
+  KV_RETURN_IF_ERROR(member.process->Wait().status());
+  return StartMember(member.role, name, member.arguments, std::string(member.address));
 }
 
 absl::Status Cluster::StartWorker(const std::string& role, const std::string& name, std::vector<std::string> extra) {

@@ -62,6 +62,8 @@ class Cluster {
   // Starts one process that listens on a free port, and waits until it says which. The name, for example "decode-1", is
   // its instance. `extra` arguments follow the usual ones.
   absl::Status StartWorker(const std::string& role, const std::string& name, std::vector<std::string> extra = {});
+  // Ends a process, if it still runs, with SIGKILL and starts it again as it was, at the same address.
+  absl::Status Restart(const std::string& name);
   // Starts a router over all workers started so far, dead ones included.
   absl::Status StartRouter(const std::string& name = "router-1");
   // Waits until the router reports every worker as ready.
@@ -98,9 +100,11 @@ class Cluster {
     std::unique_ptr<Process> process;
     std::string role;
     std::string address;
+    std::vector<std::string> arguments;  // without the address
   };
 
-  absl::Status StartMember(const std::string& role, const std::string& name, std::vector<std::string> arguments);
+  absl::Status StartMember(const std::string& role, const std::string& name, std::vector<std::string> arguments,
+                           const std::string& listen = "127.0.0.1:0");
 
   std::string directory_;
   std::map<std::string, Member> members_;

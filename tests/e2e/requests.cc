@@ -4,6 +4,9 @@
 
 #include <bit>
 
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+
 namespace kvrelay::e2e {
 namespace {
 
@@ -40,9 +43,12 @@ v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens)
   return request;
 }
 
-Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event) {
+namespace {
+
+// Adds what comes to `stream`.
+void Read(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event,
+          Stream& stream) {
   grpc::ClientContext context;
-  Stream stream;
   const auto reader = stub.Generate(&context, request);
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
@@ -60,7 +66,34 @@ Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& re
     after_event(stream);
   }
   stream.status = reader->Finish();
+}
+
+}  // namespace
+
+Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event) {
+  Stream stream;
+  Read(stub, request, after_event, stream);
   return stream;
+}
+
+Stream GenerateResuming(absl::Span<v1::GenerationService::Stub* const> routers, const v1::GenerateRequest& request,
+                        absl::Duration patience, const AfterEvent& after_event, int* resumed) {
+  const absl::Duration give_up = Clock::Real()->Now() + patience;
+  Stream stream;
+  for (size_t attempt = 0;; ++attempt) {
+    v1::GenerateRequest next = request;
+    if (!stream.tokens.empty()) {
+      ++*resumed;
+      next.mutable_resume()->set_seed(stream.started.seed());
+      for (const uint32_t id : stream.ids()) next.mutable_resume()->add_token_ids(id);
+    }
+    Read(*routers[attempt % routers.size()], next, after_event, stream);
+    const grpc::StatusCode code = stream.status.error_code();
+    const bool again = code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED;
+    if (again && stream.tokens.size() == request.max_tokens()) stream.status = grpc::Status::OK;
+    if (!again || stream.status.ok() || Clock::Real()->Now() >= give_up) return stream;
+    absl::SleepFor(absl::Milliseconds(50));
+  }
 }
 
 void ExpectSound(const Stream& stream) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
 
 namespace kvrelay::e2e {
@@ -35,6 +37,12 @@ using AfterEvent = std::function<void(const Stream&)>;
 // Runs the request to its end.
 Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request,
                 const AfterEvent& after_event = [](const Stream&) {});
+
+// The same through any of the routers: when one goes away, the stream resumes at the next with what has arrived. Refusals
+// for want of room are repeated. Gives up after `patience`. If all max_tokens tokens arrived and only the end is missing,
+// the status is OK and `finished` is empty.
+Stream GenerateResuming(absl::Span<v1::GenerationService::Stub* const> routers, const v1::GenerateRequest& request,
+                        absl::Duration patience, const AfterEvent& after_event, int* resumed);
 
 // Checks on every stream that ended well: order and number of events, and the equations of PositionAccounting.
 void ExpectSound(const Stream& stream);

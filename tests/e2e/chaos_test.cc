@@ -1,0 +1,18 @@
+// A short run of ./dev chaos.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/chaos.h"
+
+namespace kvrelay::e2e {
+namespace {
+
+TEST(Chaos, EveryStreamIsThatOfAnUndisturbedRun) {
+  const auto report = RunChaos({.streams = 4, .duration = absl::Seconds(15)});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(report->streams, 0);
+  EXPECT_FALSE(report->faults.empty());
+  EXPECT_TRUE(report->clean()) << report->Text();
+}
+
+}  // namespace
+}  // namespace kvrelay::e2e
