@@ -17,9 +17,9 @@
 namespace kvrelay::engine {
 
 struct EngineOptions {
-  int threads = 1;    // compute threads, the loop's own included; >= 1
+  int threads = 1;        // compute threads, the loop's own included; >= 1
   std::vector<int> cpus;  // thread i stays on cpus[i]; empty: they are not pinned
-  int kv_blocks = 1;  // KV pool, in blocks of 64 positions
+  int kv_blocks = 1;      // KV pool, in blocks of 64 positions
   kv::KvType kv_type = kv::KvType::kF16;
   int context_length = 0;                                // longest prompt + max_tokens; 0: the model's
   int prefill_chunk = 512;                               // most prompt rows of one session in one step; >= 1

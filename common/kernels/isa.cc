@@ -48,9 +48,7 @@ bool IsaSupported(Isa isa) {
 #endif
 }
 
-Isa BestIsa() {
-  return *std::find_if(std::rbegin(kAllIsas), std::rend(kAllIsas), IsaSupported);
-}
+Isa BestIsa() { return *std::find_if(std::rbegin(kAllIsas), std::rend(kAllIsas), IsaSupported); }
 
 absl::StatusOr<Isa> ParseIsa(std::string_view name) {
   if (name == "auto") return BestIsa();

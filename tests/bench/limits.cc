@@ -50,12 +50,12 @@ __attribute__((target("avx2"))) void Read(const std::byte* from, size_t bytes) {
 
 // Each function below runs kSteps rounds of kChains independent operations and adds the chains up at the end, so that
 // none can be left out.
-#define KVRELAY_CHAINS(type, start, step, add)      \
-  type x[kChains];                                  \
-  _Pragma("GCC unroll 12") for (type& v : x) v = start; \
-  for (long s = 0; s < kSteps; ++s) {               \
-    _Pragma("GCC unroll 12") for (type& v : x) v = step; \
-  }                                                 \
+#define KVRELAY_CHAINS(type, start, step, add)            \
+  type x[kChains];                                        \
+  _Pragma("GCC unroll 12") for (type & v : x) v = start;  \
+  for (long s = 0; s < kSteps; ++s) {                     \
+    _Pragma("GCC unroll 12") for (type & v : x) v = step; \
+  }                                                       \
   _Pragma("GCC unroll 12") for (int i = 1; i < kChains; ++i) x[0] = add(x[0], x[i])
 
 __attribute__((target("avx2,fma"))) void Fma256() {

@@ -28,7 +28,7 @@ std::vector<v1::GenerateRequest> Requests() {
   for (int i = 0; i < 40; ++i) absl::StrAppend(&report, "Line ", i, " of a long report. ");
   std::vector<v1::GenerateRequest> requests = {
       TextRequest("The capital of France is", 48), TextRequest("Once upon a time", 96), TextRequest(report, 24),
-      TextRequest("A list of colours: red,", 1),   TextRequest("def add(a, b):", 64)};
+      TextRequest("A list of colours: red,", 1), TextRequest("def add(a, b):", 64)};
   for (size_t i = 0; i < requests.size(); ++i) {
     v1::GenerateRequest& request = requests[i];
     request.set_ignore_eos(true);
@@ -58,8 +58,8 @@ class Chaos {
     for (int i = 2; i <= options_.routers; ++i) KV_RETURN_IF_ERROR(cluster_.StartRouter(absl::StrCat("router-", i)));
     KV_RETURN_IF_ERROR(cluster_.WaitReady());
     for (int i = 1; i <= options_.routers; ++i) {
-      routers_.push_back(v1::GenerationService::NewStub(grpc::CreateChannel(
-          cluster_.address(absl::StrCat("router-", i)), grpc::InsecureChannelCredentials())));
+      routers_.push_back(v1::GenerationService::NewStub(
+          grpc::CreateChannel(cluster_.address(absl::StrCat("router-", i)), grpc::InsecureChannelCredentials())));
     }
     for (const v1::GenerateRequest& request : requests_) {
       undisturbed_.push_back(Generate(*routers_[0], request));

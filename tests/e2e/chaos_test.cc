@@ -1,7 +1,7 @@
 // A short run of ./dev chaos.
-#include <gtest/gtest.h>
-
 #include "tests/e2e/chaos.h"
+
+#include <gtest/gtest.h>
 
 namespace kvrelay::e2e {
 namespace {

@@ -38,8 +38,8 @@ Cluster::~Cluster() {
   std::filesystem::remove_all(directory_, ignored);
 }
 
-absl::Status Cluster::StartMember(const std::string& role, const std::string& name,
-                                  std::vector<std::string> arguments, const std::string& listen) {
+absl::Status Cluster::StartMember(const std::string& role, const std::string& name, std::vector<std::string> arguments,
+                                  const std::string& listen) {
   const std::string port_file = absl::StrCat(directory_, "/", name, ".port");
   std::filesystem::remove(port_file);
   std::vector<std::string> all = {"--listen", listen, "--port-file", port_file, "--instance", name};

@@ -35,12 +35,13 @@ v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens)
 using AfterEvent = std::function<void(const Stream&)>;
 
 // Runs the request to its end.
-Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request,
-                const AfterEvent& after_event = [](const Stream&) {});
+Stream Generate(
+    v1::GenerationService::Stub& stub, const v1::GenerateRequest& request,
+    const AfterEvent& after_event = [](const Stream&) {});
 
-// The same through any of the routers: when one goes away, the stream resumes at the next with what has arrived. Refusals
-// for want of room are repeated. Gives up after `patience`. If all max_tokens tokens arrived and only the end is missing,
-// the status is OK and `finished` is empty.
+// The same through any of the routers: when one goes away, the stream resumes at the next with what has arrived.
+// Refusals for want of room are repeated. Gives up after `patience`. If all max_tokens tokens arrived and only the end
+// is missing, the status is OK and `finished` is empty.
 Stream GenerateResuming(absl::Span<v1::GenerationService::Stub* const> routers, const v1::GenerateRequest& request,
                         absl::Duration patience, const AfterEvent& after_event, int* resumed);
 

@@ -36,8 +36,7 @@ TEST(IsaTest, DetectsWhatTheKernelReports) {
   const bool avx2 = CpuHas("avx2") && CpuHas("fma") && CpuHas("f16c") && CpuHas("bmi2");
   EXPECT_TRUE(IsaSupported(Isa::kScalar));
   EXPECT_EQ(IsaSupported(Isa::kAvx2), avx2);
-  const bool avx512 =
-      avx2 && CpuHas("avx512f") && CpuHas("avx512bw") && CpuHas("avx512vl") && CpuHas("avx512dq");
+  const bool avx512 = avx2 && CpuHas("avx512f") && CpuHas("avx512bw") && CpuHas("avx512vl") && CpuHas("avx512dq");
   EXPECT_EQ(IsaSupported(Isa::kAvx512), avx512);
   EXPECT_EQ(IsaSupported(Isa::kAvx512Vnni), avx512 && CpuHas("avx512_vnni"));
 }

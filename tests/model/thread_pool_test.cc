@@ -1,7 +1,6 @@
 #include "common/model/thread_pool.h"
 
 #include <gtest/gtest.h>
-
 #include <sched.h>
 
 #include <algorithm>
@@ -33,7 +32,8 @@ TEST(ThreadPool, PinnedThreadsStayOnTheirCpus) {
       pool.Run([&](int thread) { seen[thread] = sched_getcpu(); });
       for (int t = 0; t < threads; ++t) EXPECT_EQ(seen[t], cpus[t]);
     }
-  }).join();
+  })
+      .join();
 }
 
 TEST(ThreadPool, BarrierOrdersPhases) {

@@ -38,12 +38,13 @@ TEST(OverlapTest, ALongPromptIsShippedWhileItIsComputed) {
     if (event->has_done()) done = event->done();
   }
   ASSERT_TRUE(done.has_value()) << job.Finish().error_message();
-  EXPECT_EQ(done->bytes_shipped(), kPromptLength * prefill.context().engine->kv_layout().PositionBytes() *
-                                       model->config().layers);
+  EXPECT_EQ(done->bytes_shipped(),
+            kPromptLength * prefill.context().engine->kv_layout().PositionBytes() * model->config().layers);
   // Frames of a chunk start before its layer with index 3.
   EXPECT_LE(done->first_frame_layer(), 2);
   EXPECT_GE(done->bytes_before_last_layer(), done->bytes_shipped() * 9 / 10);
-  RecordProperty("bytes_hidden_percent", static_cast<int>(100 * done->bytes_before_last_layer() / done->bytes_shipped()));
+  RecordProperty("bytes_hidden_percent",
+                 static_cast<int>(100 * done->bytes_before_last_layer() / done->bytes_shipped()));
 }
 
 }  // namespace
