@@ -40,7 +40,7 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
   Add(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
       ->check(CLI::Range(0, 1024));
   Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
-  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32");
+  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
   Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
   Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512vnni");
   Add(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
