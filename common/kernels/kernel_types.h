@@ -25,8 +25,10 @@ inline constexpr int kRangePositions = 512;
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kUnitRows = 16;
 
-// Element type of cached keys and values.
-enum class KvType { kF16, kF32 };
+// Type of cached keys and values. With kInt8 a value is q * scale: q in -127..127, and one f16 scale for each
+// kKvScaleDims dimensions of a position of a head.
+enum class KvType { kF16, kF32, kBf16, kInt8 };
+inline constexpr int kKvScaleDims = 32;
 
 // Activation rows quantized for integer matmuls: x ~ d * q, per block of 32 values.
 // Per row r and block b: d = max|x| / 127 (0 if that is no normal number: such a block counts as zero); q = round to
@@ -43,13 +45,14 @@ struct QuantizedRows {
 struct AttentionTask {
   KvType type;
   // Per block of the sequence: this layer's and head's keys, [4][head_dim][16]: groups of 16 positions, transposed; and
-  // values, [64][head_dim]. Element type as `type`.
+  // values, [64][head_dim]. Element type as `type`. With kInt8 the scales follow, [4][head_dim / 32][16] and
+  // [64][head_dim / 32].
   const std::byte* const* k_blocks;
   const std::byte* const* v_blocks;
   int first_position;  // position of query row 0; row r sees positions 0..first_position + r
   int rows;            // query positions
   int group;           // query heads per KV head
-  int head_dim;        // a multiple of 16, at most 256
+  int head_dim;        // a multiple of 16 (kInt8: of 32), at most 256
   float scale;         // 1 / sqrt(head_dim)
   const float* q;      // row r, head h of the group: q + r * q_stride + h * head_dim
   int q_stride;
@@ -78,7 +81,9 @@ struct Kernels {
   void (*rope)(float* x, const float* cos, const float* sin, int n);
 
   // Rounds one head's key and value to the cache type and writes them to slot `slot` (0..63) of a block (layout as in
-  // AttentionTask). False if a rounded value is not finite.
+  // AttentionTask). False if a rounded value is not finite. f16 and bf16: to nearest even. int8, per kKvScaleDims
+  // values: scale = max|x| / 127 rounded to f16, to nearest even; q = round to nearest even (x * (1/scale), 0 if the
+  // scale is 0), clamped to +-127.
   bool (*store_kv)(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* k_block,
                    std::byte* v_block);
 

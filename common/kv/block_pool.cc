@@ -11,6 +11,7 @@ namespace kvrelay::kv {
 
 absl::StatusOr<std::unique_ptr<BlockPool>> BlockPool::Create(const KvLayout& layout, int blocks) {
   KV_CHECK(blocks >= 1, "a pool has at least one block");
+  KV_RETURN_IF_ERROR(CheckKvLayout(layout));
   if (static_cast<size_t>(blocks) > std::numeric_limits<size_t>::max() / 2 / layout.BlockBytes())
     return absl::ResourceExhaustedError(
         absl::StrCat(blocks, " KV blocks of ", layout.BlockBytes(), " bytes exceed the address space"));

@@ -19,7 +19,7 @@ using BlockId = uint32_t;
 
 class BlockPool {
  public:
-  // REQUIRES: blocks >= 1. RESOURCE_EXHAUSTED if the memory is not there.
+  // REQUIRES: blocks >= 1. INVALID_ARGUMENT as CheckKvLayout; RESOURCE_EXHAUSTED if the memory is not there.
   static absl::StatusOr<std::unique_ptr<BlockPool>> Create(const KvLayout& layout, int blocks);
 
   const KvLayout& layout() const { return layout_; }

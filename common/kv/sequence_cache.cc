@@ -12,25 +12,51 @@ namespace {
 
 constexpr int kGroup = 16;  // positions that lie side by side in K
 
-// One head's keys at block slots [slot, slot + positions): the block's [4][head_dim][16] against rows of head_dim
-// values that are `stride` elements apart. Elements are moved by memcpy: the wire side has no alignment.
+// An array that a head has per position, in a block and on the wire: its values, or its scales.
+struct Row {
+  int count;
+  size_t element_bytes;
+  size_t bytes() const { return count * element_bytes; }
+};
+
+// One head's keys at block slots [slot, slot + positions): the block's [4][count][16] against rows of `count` elements
+// that are `stride` bytes apart. Elements are moved by memcpy: the wire side has no alignment.
 template <typename Element, bool kOut, typename Block, typename Wire>
-void CopyKeys(Block* block, int head_dim, int slot, int positions, Wire* wire, size_t stride) {
+void CopyKeys(Block* block, int count, int slot, int positions, Wire* wire, size_t stride) {
   for (int p = 0; p < positions;) {
     const int lane = (slot + p) % kGroup;
     const int lanes = std::min(kGroup - lane, positions - p);
-    auto* group = block + static_cast<size_t>((slot + p) / kGroup) * head_dim * kGroup * sizeof(Element);
+    auto* group = block + static_cast<size_t>((slot + p) / kGroup) * count * kGroup * sizeof(Element);
     for (int l = 0; l < lanes; ++l) {
       auto* column = group + (lane + l) * sizeof(Element);
-      auto* row = wire + (p + l) * stride * sizeof(Element);
-      for (int d = 0; d < head_dim; ++d) {
+      auto* row = wire + (p + l) * stride;
+      for (int i = 0; i < count; ++i) {
         if constexpr (kOut)
-          std::memcpy(row + d * sizeof(Element), column + d * kGroup * sizeof(Element), sizeof(Element));
+          std::memcpy(row + i * sizeof(Element), column + i * kGroup * sizeof(Element), sizeof(Element));
         else
-          std::memcpy(column + d * kGroup * sizeof(Element), row + d * sizeof(Element), sizeof(Element));
+          std::memcpy(column + i * kGroup * sizeof(Element), row + i * sizeof(Element), sizeof(Element));
       }
     }
     p += lanes;
+  }
+}
+
+template <bool kOut, typename Block, typename Wire>
+void CopyKeys(Block* block, const Row& row, int slot, int positions, Wire* wire, size_t stride) {
+  if (row.element_bytes == 1) return CopyKeys<uint8_t, kOut>(block, row.count, slot, positions, wire, stride);
+  if (row.element_bytes == 2) return CopyKeys<uint16_t, kOut>(block, row.count, slot, positions, wire, stride);
+  return CopyKeys<uint32_t, kOut>(block, row.count, slot, positions, wire, stride);
+}
+
+// One head's values at slots of the block's [64][count].
+template <bool kOut, typename Block, typename Wire>
+void CopyValues(Block* block, const Row& row, int slot, int positions, Wire* wire, size_t stride) {
+  block += slot * row.bytes();
+  for (int p = 0; p < positions; ++p) {
+    if constexpr (kOut)
+      std::memcpy(wire + p * stride, block + p * row.bytes(), row.bytes());
+    else
+      std::memcpy(block + p * row.bytes(), wire + p * stride, row.bytes());
   }
 }
 
@@ -70,23 +96,20 @@ void SequenceCache::Copy(int layer, int first_position, int positions, Wire* wir
   const KvLayout& shape = layout();
   std::byte* block = blocks_[first_position / kBlockPositions];
   const int slot = first_position % kBlockPositions;
-  const size_t head_row = shape.head_dim * shape.ElementBytes();
-  const size_t row = shape.kv_heads * head_row;  // keys, or values, of one position
+  const size_t stride = shape.kv_heads * shape.RowBytes();  // keys, or values, of one position
+  const bool scaled = shape.type == KvType::kInt8;
+  const Row values{shape.head_dim, scaled ? 1 : shape.RowBytes() / shape.head_dim};
+  const Row scales{scaled ? shape.head_dim / kernels::kKvScaleDims : 0, sizeof(uint16_t)};
   for (int head = 0; head < shape.kv_heads; ++head) {
     std::byte* k = block + shape.KOffset(layer, head);
-    Wire* keys = wire + head * head_row;
-    if (shape.type == KvType::kF16)
-      CopyKeys<uint16_t, kOut>(k, shape.head_dim, slot, positions, keys, row / sizeof(uint16_t));
-    else
-      CopyKeys<uint32_t, kOut>(k, shape.head_dim, slot, positions, keys, row / sizeof(uint32_t));
-
-    std::byte* v = block + shape.VOffset(layer, head) + slot * head_row;
-    Wire* values = keys + positions * row;
-    for (int p = 0; p < positions; ++p) {
-      if constexpr (kOut)
-        std::memcpy(values + p * row, v + p * head_row, head_row);
-      else
-        std::memcpy(v + p * head_row, values + p * row, head_row);
+    std::byte* v = block + shape.VOffset(layer, head);
+    Wire* keys = wire + head * shape.RowBytes();
+    for (const Row& row : {values, scales}) {
+      CopyKeys<kOut>(k, row, slot, positions, keys, stride);
+      CopyValues<kOut>(v, row, slot, positions, keys + positions * stride, stride);
+      k += kBlockPositions * row.bytes();
+      v += kBlockPositions * row.bytes();
+      keys += row.bytes();
     }
   }
 }

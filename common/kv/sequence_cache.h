@@ -35,8 +35,8 @@ class SequenceCache {
   std::byte* V(int index, int layer, int head) { return blocks_[index] + layout().VOffset(layer, head); }
 
   // Copies `positions` positions of one layer, all inside one block, from or to the position-major wire form:
-  // keys of each position in turn (all KV heads), then values likewise. REQUIRES: bytes.size() == positions *
-  // PositionBytes().
+  // keys of each position in turn (all KV heads, each with its scales if it has any), then values likewise. REQUIRES:
+  // bytes.size() == positions * PositionBytes().
   void CopyOut(int layer, int first_position, int positions, absl::Span<std::byte> bytes) const;
   void CopyIn(int layer, int first_position, int positions, absl::Span<const std::byte> bytes);
 

@@ -9,6 +9,38 @@
 #include <string>
 
 namespace kvrelay::kv_wire {
+namespace {
+
+// Several floats per word. Adding one unit of the exponent's lowest bit to the exponent alone carries into the sign bit
+// exactly if the exponent is all ones (infinity or NaN), and never beyond.
+bool FloatsFinite(uint64_t exponent, uint64_t unit, uint64_t sign, absl::Span<const std::byte> payload) {
+  constexpr size_t kWords = 8;  // a fixed number, so that the compiler makes vectors of them
+  uint64_t seen[kWords] = {};
+  for (size_t at = 0; at < payload.size(); at += sizeof(seen)) {
+    uint64_t words[kWords] = {};
+    if (payload.size() - at >= sizeof(words)) {
+      std::memcpy(words, payload.data() + at, sizeof(words));
+    } else {
+      std::memcpy(words, payload.data() + at, payload.size() - at);
+    }
+    for (size_t i = 0; i < kWords; ++i) seen[i] |= (words[i] & exponent) + unit;
+  }
+  return std::none_of(std::begin(seen), std::end(seen), [sign](uint64_t word) { return (word & sign) != 0; });
+}
+
+// int8: the scales behind the values of each head.
+bool ScalesFinite(const kv::KvLayout& layout, absl::Span<const std::byte> payload) {
+  for (; !payload.empty(); payload.remove_prefix(layout.RowBytes())) {
+    for (size_t at = layout.head_dim; at < layout.RowBytes(); at += sizeof(uint16_t)) {
+      uint16_t half;
+      std::memcpy(&half, payload.data() + at, sizeof(half));
+      if ((half & 0x7c00) == 0x7c00) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 uint64_t PayloadBytes(const kv::KvLayout& layout, int first_position, int end_position) {
   return static_cast<uint64_t>(layout.layers) * (end_position - first_position) * layout.PositionBytes();
@@ -59,25 +91,18 @@ void BuildFrame(const kv::SequenceCache& cache, const Piece& piece, worker::v1::
   frame->set_crc32c(FrameCrc32c(*frame));
 }
 
-bool AllFinite(kv::KvType type, absl::Span<const std::byte> payload) {
-  // Several values per word: adding one unit of the exponent's lowest bit to the exponent alone carries into the sign
-  // bit exactly if the exponent is all ones (infinity or NaN), and never beyond.
-  const bool f16 = type == kv::KvType::kF16;
-  const uint64_t exponent = f16 ? 0x7c007c007c007c00u : 0x7f8000007f800000u;
-  const uint64_t unit = f16 ? 0x0400040004000400u : 0x0080000000800000u;
-  const uint64_t sign = f16 ? 0x8000800080008000u : 0x8000000080000000u;
-  constexpr size_t kWords = 8;  // a fixed number, so that the compiler makes vectors of them
-  uint64_t seen[kWords] = {};
-  for (size_t at = 0; at < payload.size(); at += sizeof(seen)) {
-    uint64_t words[kWords] = {};
-    if (payload.size() - at >= sizeof(words)) {
-      std::memcpy(words, payload.data() + at, sizeof(words));
-    } else {
-      std::memcpy(words, payload.data() + at, payload.size() - at);
-    }
-    for (size_t i = 0; i < kWords; ++i) seen[i] |= (words[i] & exponent) + unit;
+bool AllFinite(const kv::KvLayout& layout, absl::Span<const std::byte> payload) {
+  switch (layout.type) {
+    case kv::KvType::kF16:
+      return FloatsFinite(0x7c00'7c00'7c00'7c00, 0x0400'0400'0400'0400, 0x8000'8000'8000'8000, payload);
+    case kv::KvType::kBf16:
+      return FloatsFinite(0x7f80'7f80'7f80'7f80, 0x0080'0080'0080'0080, 0x8000'8000'8000'8000, payload);
+    case kv::KvType::kF32:
+      return FloatsFinite(0x7f80'0000'7f80'0000, 0x0080'0000'0080'0000, 0x8000'0000'8000'0000, payload);
+    case kv::KvType::kInt8:
+      return ScalesFinite(layout, payload);
   }
-  return std::none_of(std::begin(seen), std::end(seen), [sign](uint64_t word) { return (word & sign) != 0; });
+  return false;
 }
 
 }  // namespace kvrelay::kv_wire

@@ -40,7 +40,7 @@ absl::Span<const std::byte> PayloadOf(const worker::v1::KvFrame& frame);
 // Fills `frame` from the cache; reuses its memory. REQUIRES: `piece` is inside the cache.
 void BuildFrame(const kv::SequenceCache& cache, const Piece& piece, worker::v1::KvFrame* frame);
 
-// Whether every value is finite.
-bool AllFinite(kv::KvType type, absl::Span<const std::byte> payload);
+// Whether every value is finite. REQUIRES: `payload` is whole positions.
+bool AllFinite(const kv::KvLayout& layout, absl::Span<const std::byte> payload);
 
 }  // namespace kvrelay::kv_wire

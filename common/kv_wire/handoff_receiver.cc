@@ -194,7 +194,7 @@ absl::Status HandoffReceiver::CheckContent(const KvFrame& frame) const {
                                                    " bytes instead of ", frame.positions() * layout.PositionBytes()));
   if (FrameCrc32c(frame) != frame.crc32c())
     return absl::DataLossError(absl::StrCat(Name(frame), ": the checksum differs; the frame was damaged"));
-  if (!AllFinite(layout.type, PayloadOf(frame)))
+  if (!AllFinite(layout, PayloadOf(frame)))
     return absl::DataLossError(absl::StrCat(Name(frame), ": a key or value is not finite"));
   return absl::OkStatus();
 }

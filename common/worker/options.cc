@@ -43,7 +43,7 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
   app.add_flag("--pin-threads", raw.pin_threads, "keep each compute thread on one CPU")
       ->envname(EnvName("pin-threads"));
   Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
-  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32");
+  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
   Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
   Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
   Add(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")

@@ -39,7 +39,7 @@ perplexity "$work/base.log" -m "$work/f32.gguf" -f "$text" --kl-divergence-base 
 say "llama.cpp on the file itself"
 perplexity "$work/peer.log" -m "$KVRELAY_MODEL" --kl-divergence-base "$work/base" --kl-divergence
 say "ours"
-for run in "native f16" "native f32" "openblas f32"; do
+for run in "native f16" "native f32" "native bf16" "native int8" "openblas f32"; do
   read -r matmul kv <<<"$run"
   "$BIN/kvrelay_quality" --model "$KVRELAY_MODEL" --base "$work/base" --matmul "$matmul" --kv-type "$kv" >>"$work/ours"
 done

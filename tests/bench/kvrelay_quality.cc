@@ -63,9 +63,8 @@ absl::StatusOr<Score> Measure(const Options& options) {
   const int windows = base.windows(), rows = windows * base.first_scored();
   model::ThreadPool threads(options.threads > 0 ? options.threads : UsableCpus());
   KV_ASSIGN_OR_RETURN(const auto forward, model::Forward::Create(model.get(), &threads, rows, windows, base.window()));
-  KV_ASSIGN_OR_RETURN(const auto pool,
-                      kv::BlockPool::Create({config.layers, config.kv_heads, config.head_dim, kv_type},
-                                            windows * kv::BlocksFor(base.window())));
+  KV_ASSIGN_OR_RETURN(const auto pool, kv::BlockPool::Create({config.layers, config.kv_heads, config.head_dim, kv_type},
+                                                             windows * kv::BlocksFor(base.window())));
   std::vector<std::shared_ptr<kv::SequenceCache>> caches;
   for (int w = 0; w < windows; ++w) {
     KV_ASSIGN_OR_RETURN(auto cache, kv::SequenceCache::Reserve(pool.get(), base.window()));
@@ -109,7 +108,7 @@ int main(int argc, char** argv) {
   app.add_option("--base", options.base, "file of llama-perplexity --kl-divergence-base")->required();
   app.add_option("--matmul", options.matmul, "native or openblas");
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
-  app.add_option("--kv-type", options.kv_type, "f16 or f32");
+  app.add_option("--kv-type", options.kv_type, "f16, f32, bf16 or int8");
   app.add_option("--threads", options.threads, "compute threads; 0: all usable CPUs");
   CLI11_PARSE(app, argc, argv);
   const auto score = kvrelay::bench::Measure(options);

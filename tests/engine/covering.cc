@@ -14,7 +14,6 @@ constexpr Way kWays[] = {Way::kLocal, Way::kSplit, Way::kNoCache};
 constexpr int kChunks[] = {1, 7, 64, 512, 8192};
 constexpr int kThreads[] = {1, 2};
 constexpr int kBatches[] = {1, 4, 16};
-constexpr kv::KvType kKvTypes[] = {kv::KvType::kF16, kv::KvType::kF32};
 
 // The values at the dimensions of `mask`, as a key.
 using Combination = std::vector<int>;
@@ -52,9 +51,12 @@ std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> suppor
   std::vector<kernels::Isa> isas;
   for (kernels::Isa isa : supported)
     if (with_scalar || isa != kernels::Isa::kScalar) isas.push_back(isa);
-  const Choice sizes = {
-      std::size(kWays),   std::size(kChunks), std::size(kThreads), std::size(kBatches), static_cast<int>(isas.size()),
-      std::size(kKvTypes)};
+  const Choice sizes = {std::size(kWays),
+                        std::size(kChunks),
+                        std::size(kThreads),
+                        std::size(kBatches),
+                        static_cast<int>(isas.size()),
+                        std::size(kv::kAllKvTypes)};
   const std::vector<Choice> all = AllChoices(sizes);
   std::vector<unsigned> masks;
   for (unsigned mask = 0; mask < 1u << kDimensions; ++mask)
@@ -78,7 +80,7 @@ std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> suppor
                      .threads = kThreads[(*best)[2]],
                      .batch = kBatches[(*best)[3]],
                      .isa = isas[(*best)[4]],
-                     .kv_type = kKvTypes[(*best)[5]]});
+                     .kv_type = kv::kAllKvTypes[(*best)[5]]});
   }
   return cases;
 }

@@ -211,6 +211,13 @@ TEST(Engine, RefusesWithoutTakingAnything) {
   EXPECT_TRUE(engine->Reserve(Spec(10, 10)).ok());
 }
 
+// The tiny model has heads of 16.
+TEST(Engine, HeadsThatTheKvTypeCannotHoldAreRefused) {
+  const auto engine = Engine::Create(&TinyModel(), {.kv_type = kv::KvType::kInt8}, Clock::Real());
+  EXPECT_EQ(engine.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(engine.status().message().find("heads have 16"), std::string::npos) << engine.status();
+}
+
 TEST(Engine, BadSpecsAreNamed) {
   auto engine = MakeEngine();
   const auto refuse = [&](SessionSpec spec, const char* words) {

@@ -75,13 +75,18 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const model::Model& model, co
   return Engine::Create(&model, options, Clock::Real());
 }
 
+// More than the steps until the request's second selection: with one row of prompts per step and no cache, 570 for the
+// prompts of 15 mates and 1401 for its own.
+constexpr int kMateTokens = 2000;
+
 // Batch-mates: streams of other prompts that decode until stopped.
 class Company {
  public:
   absl::Status Start(Engine* engine, int mates, int vocabulary) {
     engine_ = engine;
     for (int i = 0; i < mates; ++i) {
-      auto session = engine->Reserve(Spec(MakePrompt(3 + 5 * i, vocabulary, 100 + i), 1000, KvSource::kComputed));
+      auto session =
+          engine->Reserve(Spec(MakePrompt(3 + 5 * i, vocabulary, 100 + i), kMateTokens, KvSource::kComputed));
       KV_RETURN_IF_ERROR(session.status());
       recorders_.push_back(std::make_shared<Recorder>());
       sessions_.push_back(*session);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
@@ -33,7 +34,7 @@ struct Sequence {
     v = RandomFloats(random, count, Values::kNormal);
     q = RandomFloats(random, count * s.group, Values::kNormal);
     for (float& value : q) value *= query_size;
-    const size_t bytes = static_cast<size_t>(kBlockPositions) * s.head_dim * (s.type == KvType::kF16 ? 2 : 4);
+    const size_t bytes = kBlockPositions * KvRowBytes(s.type, s.head_dim);
     for (int block = 0; block * kBlockPositions < length; ++block) {
       k_memory.emplace_back(bytes, std::byte{0xFF});
       v_memory.emplace_back(bytes, std::byte{0xFF});
@@ -86,9 +87,13 @@ struct Sequence {
 
   // Keys or values as the cache holds them.
   std::vector<float> Rounded(const std::vector<float>& values) const {
-    if (shape.type == KvType::kF32) return values;
     std::vector<float> out;
-    for (const float value : values) out.push_back(static_cast<float>(static_cast<_Float16>(value)));
+    for (int position = 0; position < positions; ++position) {
+      const auto row =
+          absl::MakeConstSpan(values).subspan(static_cast<size_t>(position) * shape.head_dim, shape.head_dim);
+      const std::vector<float> rounded = reference::RoundedToCache(shape.type, row);
+      out.insert(out.end(), rounded.begin(), rounded.end());
+    }
     return out;
   }
 
@@ -131,7 +136,7 @@ void CheckSequence(Sequence& sequence, const std::vector<int>& chunks, const std
 }
 
 TEST(AttentionTest, AnyChunkingAcrossBlocksAndRanges) {
-  for (const KvType type : {KvType::kF16, KvType::kF32}) {
+  for (const KvType type : kAllKvTypes) {
     Sequence sequence({type, 64, 3}, 700, 12);
     CheckSequence(sequence, {1, 7, 64, 512},
                   {0, 1, 14, 15, 16, 62, 63, 64, 65, 127, 128, 510, 511, 512, 513, 575, 576, 699});
@@ -142,7 +147,9 @@ TEST(AttentionTest, EveryGroupAndHeadSize) {
   uint32_t seed = 100;
   for (const int head_dim : {16, 32, 48, 80, 128, 256}) {
     for (const int group : {1, 2, 3, 4, 5, 7, 8, 16}) {
-      Sequence sequence({group % 2 == 0 ? KvType::kF16 : KvType::kF32, head_dim, group}, 70, seed++);
+      KvType type = kAllKvTypes[seed % std::size(kAllKvTypes)];
+      if (type == KvType::kInt8 && head_dim % kKvScaleDims != 0) type = KvType::kF16;
+      Sequence sequence({type, head_dim, group}, 70, seed++);
       CheckSequence(sequence, {1, 5, 70}, {0, 63, 64, 69});
       if (HasFatalFailure()) FAIL() << "head_dim " << head_dim << " group " << group;
     }
@@ -163,7 +170,7 @@ TEST(AttentionTest, UnderflowingValues) {
 }
 
 TEST(AttentionTest, TasksThatStartAnywhere) {
-  Sequence sequence({KvType::kF16, 64, 3}, 560, 15);
+  Sequence sequence({KvType::kInt8, 64, 3}, 560, 15);
   const Kernels& scalar = KernelsFor(Isa::kScalar);
   sequence.StoreAll(scalar);
   const std::vector<float> want = sequence.AttendInChunks(scalar, 1);

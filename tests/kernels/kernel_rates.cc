@@ -1,5 +1,5 @@
 // Prints the rates of the kernels on this machine: integer matmul for the shapes of the default model, by number of
-// rows, and attention. Two threads, as the engine would use them. Not a test.
+// rows, attention and stores. Two threads, as the engine would use them. Not a test.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -88,18 +88,32 @@ void MatmulRates(const Kernels& kernels, model_file::TensorType type, int output
   std::printf("\n");
 }
 
+const char* NameOf(KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return "f16";
+    case KvType::kF32:
+      return "f32";
+    case KvType::kBf16:
+      return "bf16";
+    case KvType::kInt8:
+      return "int8";
+  }
+  return "";
+}
+
 void AttentionRates(const Kernels& kernels, KvType type) {
   constexpr int kHeadDim = 64;
   constexpr int kGroup = 3;
   constexpr int kPositions = 2048;
-  const size_t block_bytes = kBlockPositions * kHeadDim * (type == KvType::kF16 ? 2 : 4);
+  const size_t block_bytes = kBlockPositions * KvRowBytes(type, kHeadDim);
   std::vector<std::vector<std::byte>> memory(2 * kPositions / kBlockPositions, std::vector<std::byte>(block_bytes));
   std::vector<const std::byte*> k, v;
   for (size_t i = 0; i < memory.size(); i += 2) {
     k.push_back(memory[i].data());
     v.push_back(memory[i + 1].data());
   }
-  std::printf("attention %s, 3 heads of 64:", type == KvType::kF16 ? "f16" : "f32");
+  std::printf("attention %-4s, 3 heads of 64:", NameOf(type));
   for (const auto& [first, rows] : {std::pair{511, 1}, {2047, 1}, {0, 64}, {0, 512}, {1536, 512}}) {
     std::vector<float> q(static_cast<size_t>(rows) * kGroup * kHeadDim, 0.01f), out(q.size() * kThreads);
     const size_t scratch_floats = AttentionScratchFloats(kHeadDim);
@@ -128,6 +142,23 @@ void AttentionRates(const Kernels& kernels, KvType type) {
   std::printf("\n");
 }
 
+// One head's key and value, at the slots of a block in turn.
+void StoreRates(const Kernels& kernels, KvType type) {
+  constexpr int kHeadDim = 64;
+  constexpr int kRepeats = 50;
+  std::vector<float> row(kHeadDim);
+  for (int i = 0; i < kHeadDim; ++i) row[i] = static_cast<float>(i) - 20;
+  std::vector<std::byte> blocks(2 * kThreads * kBlockPositions * KvRowBytes(type, kHeadDim));
+  const size_t block_bytes = blocks.size() / 2 / kThreads;
+  const double seconds = BestSeconds([&](int t) {
+    std::byte* k = blocks.data() + 2 * t * block_bytes;
+    for (int i = 0; i < kRepeats * kBlockPositions; ++i) {
+      kernels.store_kv(type, row.data(), row.data(), kHeadDim, i % kBlockPositions, k, k + block_bytes);
+    }
+  });
+  std::printf("store %-4s, a head of 64: %.0f ns\n", NameOf(type), seconds * 1e9 / kRepeats / kBlockPositions);
+}
+
 }  // namespace
 }  // namespace kvrelay::kernels
 
@@ -147,7 +178,7 @@ int main(int argc, char** argv) {
   MatmulRates(kernels, TensorType::kQ8_0, 576, 576);
   MatmulRates(kernels, TensorType::kQ8_0, 49152, 576);
   for (const TensorType type : kvrelay::testing::kAllTypes) MatmulRates(kernels, type, 576, 1536);
-  AttentionRates(kernels, KvType::kF16);
-  AttentionRates(kernels, KvType::kF32);
+  for (const KvType type : kAllKvTypes) AttentionRates(kernels, type);
+  for (const KvType type : kAllKvTypes) StoreRates(kernels, type);
   return 0;
 }

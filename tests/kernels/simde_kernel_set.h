@@ -43,6 +43,9 @@ simde__m512i WidenU16(__m256i a) {
 simde__m512i WidenU8(__m128i a) {
   return FromHalves(_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8)));
 }
+simde__m512i WidenI8(__m128i a) {
+  return FromHalves(_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_srli_si128(a, 8)));
+}
 simde__m512 IntsToFloats(simde__m512i a) {
   const simde__m512i_private p = simde__m512i_to_private(a);
   return FromHalves(_mm256_cvtepi32_ps(p.m256i[0]), _mm256_cvtepi32_ps(p.m256i[1]));
@@ -69,6 +72,7 @@ __m256i HalfOf(simde__m512i a) {
 #define _mm512_cvtps_ph(a, rounding) FloatsToHalves<rounding>(a)
 #define _mm512_cvtepu16_epi32(a) WidenU16(a)
 #define _mm512_cvtepu8_epi32(a) WidenU8(a)
+#define _mm512_cvtepi8_epi32(a) WidenI8(a)
 #define _mm512_cvtepi32_ps(a) IntsToFloats(a)
 #define _mm512_cvtepi32_epi8(a) NarrowToI8(a)
 #undef _mm512_extractf32x8_ps

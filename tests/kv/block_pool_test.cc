@@ -47,6 +47,11 @@ TEST(BlockPool, MoreThanTheMachineHasIsRefused) {
             absl::StatusCode::kResourceExhausted);
 }
 
+TEST(BlockPool, HeadsThatTheTypeCannotHoldAreRefused) {
+  const KvLayout odd{.layers = 2, .kv_heads = 1, .head_dim = 48, .type = KvType::kInt8};
+  EXPECT_EQ(BlockPool::Create(odd, 5).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(BlockPoolDeathTest, BrokenPromises) {
   auto pool = *BlockPool::Create(kLayout, 2);
   const auto ids = *pool->Take(1);

@@ -9,7 +9,7 @@
 namespace kvrelay::kv {
 namespace {
 
-KvLayout LayoutOf(KvType type) { return {.layers = 2, .kv_heads = 3, .head_dim = 32, .type = type}; }
+KvLayout LayoutOf(KvType type) { return {.layers = 2, .kv_heads = 3, .head_dim = 64, .type = type}; }
 
 std::vector<std::byte> RandomBytes(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -83,20 +83,25 @@ TEST_P(SequenceCacheTest, UnalignedWireBytes) {
 // The place of each element, computed here from the documented layout alone.
 TEST_P(SequenceCacheTest, KeysAreTransposedInGroupsOf16) {
   auto cache = *SequenceCache::Reserve(pool_.get(), 128);
-  const size_t element = layout_.ElementBytes();
-  const int dim = layout_.head_dim;
   const auto sent = RandomBytes(64 * layout_.PositionBytes(), 9);
   cache->CopyIn(1, 64, 64, sent);
   const std::byte* wire = sent.data();
+  // The next `count` elements of the wire against the array of them that lies `from` bytes behind the head's start.
+  const auto check = [&](bool values, int position, int head, int from, int count, size_t element) {
+    for (int i = 0; i < count; ++i, wire += element) {
+      const std::byte* slot =
+          values ? cache->V(1, 1, head) + from + (position * count + i) * element
+                 : cache->K(1, 1, head) + from + ((position / 16 * count + i) * 16 + position % 16) * element;
+      ASSERT_EQ(std::memcmp(slot, wire, element), 0) << position << " " << head << " " << i;
+    }
+  };
+  const int dim = layout_.head_dim;
   for (bool values : {false, true})
     for (int position = 0; position < 64; ++position)
-      for (int head = 0; head < layout_.kv_heads; ++head)
-        for (int d = 0; d < dim; ++d, wire += element) {
-          const std::byte* slot =
-              values ? cache->V(1, 1, head) + (position * dim + d) * element
-                     : cache->K(1, 1, head) + ((position / 16 * dim + d) * 16 + position % 16) * element;
-          ASSERT_EQ(std::memcmp(slot, wire, element), 0) << position << " " << head << " " << d;
-        }
+      for (int head = 0; head < layout_.kv_heads; ++head) {
+        check(values, position, head, 0, dim, GetParam() == KvType::kInt8 ? 1 : GetParam() == KvType::kF32 ? 4 : 2);
+        if (GetParam() == KvType::kInt8) check(values, position, head, 64 * dim, dim / 32, 2);
+      }
 }
 
 TEST_P(SequenceCacheTest, CopiesCheckTheirSpan) {
@@ -111,7 +116,7 @@ TEST_P(SequenceCacheTest, CopiesCheckTheirSpan) {
   EXPECT_DEATH(cache->CopyIn(0, 0, 3, bytes), "size of its positions");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, SequenceCacheTest, testing::Values(KvType::kF16, KvType::kF32),
+INSTANTIATE_TEST_SUITE_P(Types, SequenceCacheTest, testing::ValuesIn(kAllKvTypes),
                          [](const auto& info) { return std::string(KvTypeName(info.param)); });
 
 }  // namespace

@@ -71,16 +71,33 @@ TEST(PayloadBytes, IsTheFormulaWithoutOverflow) {
   EXPECT_EQ(PayloadBytes(layout, 3, 3 + 1000000), 200ull * 1000000 * (2 * 64 * 256 * 4));
 }
 
-// Every f16 value there is, in every lane.
-TEST(AllFinite, AllF16Values) {
+// A cache of one head.
+bool Finite(kv::KvType type, const void* values, size_t bytes, int head_dim = 32) {
+  const kv::KvLayout layout{.layers = 1, .kv_heads = 1, .head_dim = head_dim, .type = type};
+  return AllFinite(layout, absl::MakeConstSpan(static_cast<const std::byte*>(values), bytes));
+}
+
+// Every value of 16 bits there is, in every lane.
+TEST(AllFinite, AllF16AndBf16Values) {
+  for (const auto& [type, exponent] : {std::pair{kv::KvType::kF16, 0x7c00u}, {kv::KvType::kBf16, 0x7f80u}}) {
+    for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+      uint16_t values[11] = {};
+      values[bits % 11] = static_cast<uint16_t>(bits);
+      ASSERT_EQ(Finite(type, values, sizeof(values)), (bits & exponent) != exponent) << bits;
+    }
+  }
+}
+
+// Every scale there is, at every place; what the values are is the same to it.
+TEST(AllFinite, AllInt8Scales) {
+  constexpr int kPositions = 3, kRow = 64 + 2 * 2;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    uint16_t values[11] = {};
-    values[bits % 11] = static_cast<uint16_t>(bits);
-    const bool finite = (bits & 0x7c00) != 0x7c00;
-    ASSERT_EQ(
-        AllFinite(kv::KvType::kF16, absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values), sizeof(values))),
-        finite)
-        << bits;
+    std::string payload;
+    for (int p = 0; p < 2 * kPositions; ++p) payload += std::string(64, '\xff') + std::string(4, '\0');
+    const uint32_t scale = bits % (4 * kPositions);
+    const auto half = static_cast<uint16_t>(bits);
+    std::memcpy(&payload[scale / 2 * kRow + 64 + scale % 2 * 2], &half, sizeof(half));
+    ASSERT_EQ(Finite(kv::KvType::kInt8, payload.data(), payload.size(), 64), (bits & 0x7c00) != 0x7c00) << bits;
   }
 }
 
@@ -90,8 +107,7 @@ TEST(AllFinite, F32) {
     const auto check = [lane](float value) {
       float values[5] = {-1, Limits::max(), Limits::denorm_min(), -0.0f, Limits::lowest()};
       values[lane] = value;
-      return AllFinite(kv::KvType::kF32,
-                       absl::MakeConstSpan(reinterpret_cast<const std::byte*>(values), sizeof(values)));
+      return Finite(kv::KvType::kF32, values, sizeof(values));
     };
     for (float good : {0.0f, Limits::max(), Limits::lowest(), Limits::min(), -Limits::denorm_min()})
       EXPECT_TRUE(check(good));
@@ -99,7 +115,7 @@ TEST(AllFinite, F32) {
                       std::bit_cast<float>(0x7f800001u), std::bit_cast<float>(0xffffffffu)})
       EXPECT_FALSE(check(bad));
   }
-  EXPECT_TRUE(AllFinite(kv::KvType::kF32, {}));
+  for (kv::KvType type : kv::kAllKvTypes) EXPECT_TRUE(Finite(type, nullptr, 0));
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ inline constexpr uint32_t kEos = 2;
 inline constexpr uint32_t kVocabulary = 100;
 inline constexpr char kSender[] = "prefill-1";
 
-// Random finite values: bit 14 of each 16-bit word (bit 30 of each float) is cleared, so no exponent is all ones.
+// Random finite values: bit 14 of each 16-bit word (of halves, scales too; bit 30 of each float) is cleared, so no
+// exponent is all ones.
 inline void FillCache(kv::SequenceCache* cache, int positions, uint32_t seed) {
   std::mt19937 random(seed);
   const size_t bytes = cache->layout().PositionBytes();
@@ -62,7 +63,7 @@ class Handoff {
   explicit Handoff(int tokens, int first = 0, kv::KvType type = kv::KvType::kF16, int max_end = 0, uint32_t seed = 1)
       : first_(first),
         tokens_(tokens),
-        layout_{.layers = 3, .kv_heads = 2, .head_dim = 16, .type = type},
+        layout_{.layers = 3, .kv_heads = 2, .head_dim = 32, .type = type},
         source_pool_(*kv::BlockPool::Create(layout_, kv::BlocksFor(std::max(tokens, max_end)))),
         target_pool_(*kv::BlockPool::Create(layout_, kv::BlocksFor(std::max(tokens, max_end)))) {
     const int room = std::max(tokens, max_end);

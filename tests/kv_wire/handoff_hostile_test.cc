@@ -31,7 +31,8 @@ absl::Status Transfer(Handoff* handoff, const KvHeader& header, const std::vecto
   return status;
 }
 
-class Hostile : public testing::Test {
+// Over a type whose positions are values only, and one that has scales among them.
+class Hostile : public testing::TestWithParam<kv::KvType> {
  protected:
   StatusCode WithHeader(const std::function<void(KvHeader*)>& change) {
     KvHeader header = handoff_.Header();
@@ -63,18 +64,18 @@ class Hostile : public testing::Test {
     return commit;
   }
 
-  Handoff handoff_{70};
+  Handoff handoff_{70, 0, GetParam()};
   const std::vector<KvFrame> frames_ = handoff_.Frames();  // layers 0 to 2, blocks 0 (full) and 1 (6 positions)
   const KvCommit commit_ = handoff_.Commit();
 };
 
-TEST_F(Hostile, TheUnchangedHandoffIsAccepted) {
+TEST_P(Hostile, TheUnchangedHandoffIsAccepted) {
   EXPECT_EQ(frames_.size(), 6u);
   EXPECT_TRUE(Transfer(&handoff_, handoff_.Header(), frames_, commit_).ok());
 }
 
 // Every bit of the encoded header: whatever still parses is refused.
-TEST_F(Hostile, AnyFlippedBitOfTheHeaderIsRefused) {
+TEST_P(Hostile, AnyFlippedBitOfTheHeaderIsRefused) {
   google::protobuf::LogSilencer quiet;  // it logs each broken UTF-8
   const std::string encoded = handoff_.Header().SerializeAsString();
   for (size_t bit = 0; bit < encoded.size() * 8; ++bit) {
@@ -87,7 +88,7 @@ TEST_F(Hostile, AnyFlippedBitOfTheHeaderIsRefused) {
 }
 
 // Every bit of the encoded frame, payload included.
-TEST_F(Hostile, AnyFlippedBitOfAFrameIsRefused) {
+TEST_P(Hostile, AnyFlippedBitOfAFrameIsRefused) {
   const std::string encoded = frames_[3].SerializeAsString();
   for (size_t bit = 0; bit < encoded.size() * 8; ++bit) {
     std::string flipped = encoded;
@@ -102,7 +103,7 @@ TEST_F(Hostile, AnyFlippedBitOfAFrameIsRefused) {
 
 // Every bit of the encoded commit. A flip inside a token's id that stays in the vocabulary is the one thing that only
 // the router can see (it compares both copies of the token); it may be accepted, with everything else as it was.
-TEST_F(Hostile, AnyFlippedBitOfTheCommitIsRefused) {
+TEST_P(Hostile, AnyFlippedBitOfTheCommitIsRefused) {
   const std::string encoded = commit_.SerializeAsString();
   int accepted = 0;
   for (size_t bit = 0; bit < encoded.size() * 8; ++bit) {
@@ -118,14 +119,15 @@ TEST_F(Hostile, AnyFlippedBitOfTheCommitIsRefused) {
   EXPECT_LT(accepted, 16);
 }
 
-TEST_F(Hostile, HeadersOfAnotherModelOrRange) {
+TEST_P(Hostile, HeadersOfAnotherModelOrRange) {
   const auto kPrecondition = StatusCode::kFailedPrecondition;
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->mutable_sender()->set_model_fingerprint("ff"); }), kPrecondition);
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->mutable_sender()->set_model_fingerprint(std::string(1 << 20, '\n')); }),
             kPrecondition);
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->mutable_sender()->set_numerics_id(""); }), kPrecondition);
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->mutable_layout()->set_version(2); }), kPrecondition);
-  EXPECT_EQ(WithHeader([](KvHeader* h) { h->mutable_layout()->set_type("f32"); }), kPrecondition);
+  for (const char* type : {"f32", "bf16", GetParam() == kv::KvType::kF16 ? "int8" : "f16", "q8", ""})
+    EXPECT_EQ(WithHeader([type](KvHeader* h) { h->mutable_layout()->set_type(type); }), kPrecondition) << type;
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->clear_layout(); }), kPrecondition);
   for (uint32_t lie : {0u, 1u, 1u << 31, 0xffffffffu}) {
     EXPECT_EQ(WithHeader([lie](KvHeader* h) { h->mutable_layout()->set_layers(lie); }), kPrecondition);
@@ -141,7 +143,7 @@ TEST_F(Hostile, HeadersOfAnotherModelOrRange) {
   EXPECT_EQ(WithHeader([](KvHeader* h) { h->set_end_position(71); }), kPrecondition);
 }
 
-TEST_F(Hostile, FramesThatDoNotFitAreRefusedEvenWithARightChecksum) {
+TEST_P(Hostile, FramesThatDoNotFitAreRefusedEvenWithARightChecksum) {
   const auto kInvalid = StatusCode::kInvalidArgument;
   for (uint32_t lie : {3u, 1u << 31, 0xffffffffu}) {
     EXPECT_EQ(WithFrame([lie](KvFrame* f) { f->set_layer(lie); }), kInvalid);
@@ -172,8 +174,8 @@ TEST_F(Hostile, FramesThatDoNotFitAreRefusedEvenWithARightChecksum) {
   EXPECT_EQ(move(0, 63), kInvalid) << "shorter than in another layer";
 }
 
-TEST_F(Hostile, FramesBeforeTheRangeAreRefused) {
-  Handoff handoff(200, /*first=*/100);
+TEST_P(Hostile, FramesBeforeTheRangeAreRefused) {
+  Handoff handoff(200, /*first=*/100, GetParam());
   const auto receiver = handoff.MakeReceiver();
   ASSERT_TRUE(receiver->OnHeader(handoff.Header()).ok());
   KvFrame frame;
@@ -182,7 +184,7 @@ TEST_F(Hostile, FramesBeforeTheRangeAreRefused) {
   EXPECT_EQ(handoff.target->kv_ready(), 100) << "what was held before stays";
 }
 
-TEST_F(Hostile, MissingRepeatedAndForeignFrames) {
+TEST_P(Hostile, MissingRepeatedAndForeignFrames) {
   for (size_t i = 0; i < frames_.size(); ++i) {
     auto frames = frames_;
     frames.erase(frames.begin() + i);
@@ -191,7 +193,7 @@ TEST_F(Hostile, MissingRepeatedAndForeignFrames) {
     EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, commit_).code(), StatusCode::kInvalidArgument)
         << "repeated";
     // A sound frame of another request: only the digest can tell.
-    Handoff other(70, 0, kv::KvType::kF16, 0, /*seed=*/2);
+    Handoff other(70, 0, GetParam(), 0, /*seed=*/2);
     frames = frames_;
     frames[i] = other.Frames()[i];
     EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, commit_).code(), StatusCode::kDataLoss) << "foreign " << i;
@@ -206,26 +208,28 @@ TEST_F(Hostile, MissingRepeatedAndForeignFrames) {
 }
 
 // Every layer agrees on a short last block, and the digest is of these very frames: only the commit's end shows it.
-TEST_F(Hostile, AShortLastBlockIsMissingFrames) {
+TEST_P(Hostile, AShortLastBlockIsMissingFrames) {
   auto frames = frames_;
   for (KvFrame& frame : frames)
     if (frame.first_position() == 64) BuildFrame(*handoff_.source, {static_cast<int>(frame.layer()), 64, 5}, &frame);
   EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, CommitOf(frames)).code(), StatusCode::kDataLoss);
 }
 
-// Checksum and digest are right: the values themselves are looked at.
-TEST_F(Hostile, NonFiniteValues) {
+// Checksum and digest are right: the values themselves are looked at, or the scales of int8 (after 32 values each).
+TEST_P(Hostile, NonFiniteValues) {
   EXPECT_TRUE(Transfer(&handoff_, handoff_.Header(), frames_, CommitOf(frames_)).ok());
-  for (size_t at : {size_t{0}, size_t{1001}, 64 * handoff_.layout_.PositionBytes() / 2 - 1})
+  const bool scales = GetParam() == kv::KvType::kInt8;
+  const size_t payload = 64 * handoff_.layout_.PositionBytes();
+  for (size_t at : {size_t{scales ? 32u : 0u}, size_t{scales ? 59 * 34 + 32u : 2002u}, payload - 2})
     for (uint16_t bad : {0x7c00, 0xfc00, 0x7e00, 0xffff}) {
       auto frames = frames_;
-      std::memcpy(frames[2].mutable_payload()->data() + 2 * at, &bad, sizeof(bad));
+      std::memcpy(frames[2].mutable_payload()->data() + at, &bad, sizeof(bad));
       frames[2].set_crc32c(FrameCrc32c(frames[2]));
       EXPECT_EQ(Transfer(&handoff_, handoff_.Header(), frames, CommitOf(frames)).code(), StatusCode::kDataLoss);
     }
 }
 
-TEST_F(Hostile, CommitsThatContradictWhatCame) {
+TEST_P(Hostile, CommitsThatContradictWhatCame) {
   const auto kLoss = StatusCode::kDataLoss;
   for (uint32_t lie : {0u, 69u, 71u, 1u << 31, 0xffffffffu}) {
     EXPECT_EQ(WithCommit([lie](KvCommit* c) { c->set_end_position(lie); }), kLoss);
@@ -237,7 +241,7 @@ TEST_F(Hostile, CommitsThatContradictWhatCame) {
   EXPECT_EQ(WithCommit([](KvCommit* c) { c->mutable_digest()->resize(1 << 20); }), kLoss);
 }
 
-TEST_F(Hostile, SelectedTokensThatCannotBe) {
+TEST_P(Hostile, SelectedTokensThatCannotBe) {
   const auto kLoss = StatusCode::kDataLoss;
   const auto token = [this](const std::function<void(worker::v1::Selected*)>& change) {
     return WithCommit([&](KvCommit* c) { change(c->mutable_selected(0)); });
@@ -267,6 +271,9 @@ TEST_F(Hostile, SelectedTokensThatCannotBe) {
             }),
             StatusCode::kOk);
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, Hostile, testing::Values(kv::KvType::kF16, kv::KvType::kInt8),
+                         [](const auto& info) { return std::string(kv::KvTypeName(info.param)); });
 
 }  // namespace
 }  // namespace kvrelay::kv_wire

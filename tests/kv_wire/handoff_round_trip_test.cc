@@ -12,6 +12,20 @@
 namespace kvrelay::kv_wire {
 namespace {
 
+// A head of 32 dimensions at one position.
+int BytesOf32(kv::KvType type) {
+  switch (type) {
+    case kv::KvType::kF16:
+    case kv::KvType::kBf16:
+      return 64;
+    case kv::KvType::kF32:
+      return 128;
+    case kv::KvType::kInt8:
+      return 34;
+  }
+  return 0;
+}
+
 class RoundTrip : public testing::TestWithParam<kv::KvType> {};
 
 TEST_P(RoundTrip, EveryChunkingGivesTheSameBytesAndDigest) {
@@ -34,7 +48,7 @@ TEST_P(RoundTrip, EveryChunkingGivesTheSameBytesAndDigest) {
       EXPECT_EQ(handoff.target->kv_ready(), tokens);
       EXPECT_EQ(CacheBytes(*handoff.target, 0, tokens), CacheBytes(*handoff.source, 0, tokens));
 
-      const uint64_t formula = 3ull * tokens * 2 * 2 * 16 * (GetParam() == kv::KvType::kF16 ? 2 : 4);
+      const uint64_t formula = 3ull * tokens * 2 * 2 * BytesOf32(GetParam());
       EXPECT_EQ(bytes, formula);
       EXPECT_EQ(commit.payload_bytes(), formula);
       EXPECT_EQ(handoff.Header().payload_bytes(), formula);
@@ -50,7 +64,7 @@ TEST_P(RoundTrip, EveryChunkingGivesTheSameBytesAndDigest) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, RoundTrip, testing::Values(kv::KvType::kF16, kv::KvType::kF32),
+INSTANTIATE_TEST_SUITE_P(Types, RoundTrip, testing::ValuesIn(kv::kAllKvTypes),
                          [](const auto& info) { return std::string(kv::KvTypeName(info.param)); });
 
 TEST(Handoff, FramesMayArriveInAnyOrder) {

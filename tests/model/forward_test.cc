@@ -155,10 +155,11 @@ TEST(Cache, HoldsKeysAndValuesAndNothingElse) {
   EXPECT_EQ(layout.BlockBytes(), 64u * 23040u);
 }
 
-// A weight that overflows makes the keys of every position non-finite: that sequence ends, others do not notice.
+// A weight that overflows makes the keys of every position non-finite in every type: that sequence ends, others do not
+// notice.
 TEST(Forward, NonFiniteKeysAreReportedWithLayerAndPosition) {
-  testing::GgufWriter writer = testing::TinyModel({});
-  const std::vector<float> norm(64, 1e38f);
+  testing::GgufWriter writer = testing::TinyModel({.head_dim = 32});
+  const std::vector<float> norm(64, 3e38f);
   writer.DropTensor("blk.1.attn_norm.weight");
   writer.AddTensor("blk.1.attn_norm.weight", model_file::TensorType::kF32, {64},
                    std::string(reinterpret_cast<const char*>(norm.data()), norm.size() * 4));
@@ -168,15 +169,17 @@ TEST(Forward, NonFiniteKeysAreReportedWithLayerAndPosition) {
   auto model = Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa());
   ASSERT_TRUE(model.ok()) << model.status();
   ThreadPool threads(2);
-  auto pool = *kv::BlockPool::Create({2, 2, 16, kv::KvType::kF16}, 8);
   auto forward = *Forward::Create(model->get(), &threads, 16, 4, 256);
-  auto cache = *kv::SequenceCache::Reserve(pool.get(), 10);
-  const auto prompt = Tokens(4);
-  Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .wants_logits = true, .error = {}};
-  forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
-  EXPECT_EQ(chunk.error.code(), absl::StatusCode::kInternal);
-  EXPECT_NE(chunk.error.message().find("layer 1 at position 0"), std::string::npos) << chunk.error;
-  EXPECT_EQ(cache->kv_ready(), 0) << "nothing is published";
+  for (const kv::KvType type : kv::kAllKvTypes) {
+    auto pool = *kv::BlockPool::Create({2, 2, 32, type}, 8);
+    auto cache = *kv::SequenceCache::Reserve(pool.get(), 10);
+    const auto prompt = Tokens(4);
+    Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .wants_logits = true, .error = {}};
+    forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
+    EXPECT_EQ(chunk.error.code(), absl::StatusCode::kInternal);
+    EXPECT_NE(chunk.error.message().find("layer 1 at position 0"), std::string::npos) << chunk.error;
+    EXPECT_EQ(cache->kv_ready(), 0) << "nothing is published";
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The whole worker path on the real engine and a tiny model: split, computed by the decode worker, and without a cache
-// give the same tokens and log-probabilities.
+// give the same tokens and log-probabilities, with every type of KV cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@ using kvrelay::testing::PrefillClient;
 using kvrelay::testing::TestDecodeWorker;
 using kvrelay::testing::TestPrefillWorker;
 
-class RealEngineTest : public ::testing::Test {
+class RealEngineTest : public ::testing::TestWithParam<kv::KvType> {
  protected:
   RealEngineTest() {
-    kvrelay::testing::MemoryFile file(kvrelay::testing::TinyModelBytes({.layers = 3}));
+    kvrelay::testing::MemoryFile file(kvrelay::testing::TinyModelBytes({.layers = 3, .head_dim = 32}));
     const auto gguf = model_file::GgufFile::Open(file.path());
     EXPECT_TRUE(gguf.ok()) << gguf.status();
     auto model = model::Model::Load(**gguf, kernels::MatmulBackend::kNative, kernels::BestIsa());
@@ -35,7 +35,8 @@ class RealEngineTest : public ::testing::Test {
 
   std::unique_ptr<engine::Engine> NewEngine() {
     auto engine = engine::Engine::Create(
-        model_.get(), {.threads = 1, .kv_blocks = 32, .prefill_chunk = 100, .max_sessions = 8}, Clock::Real());
+        model_.get(), {.threads = 1, .kv_blocks = 32, .kv_type = GetParam(), .prefill_chunk = 100, .max_sessions = 8},
+        Clock::Real());
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);
   }
@@ -72,7 +73,7 @@ class RealEngineTest : public ::testing::Test {
   std::unique_ptr<TestPrefillWorker> prefill_;
 };
 
-TEST_F(RealEngineTest, ThreeExecutionsOneAnswer) {
+TEST_P(RealEngineTest, ThreeExecutionsOneAnswer) {
   const auto spec = Spec();
   worker::v1::Ended local_end, no_cache_end, split_end;
   DecodeClient local(*decode_->stub), no_cache(*decode_->stub), split(*decode_->stub);
@@ -105,7 +106,7 @@ TEST_F(RealEngineTest, ThreeExecutionsOneAnswer) {
   EXPECT_TRUE(Free(*decode_));
 }
 
-TEST_F(RealEngineTest, CancelFrees) {
+TEST_P(RealEngineTest, CancelFrees) {
   {
     DecodeClient stream(*decode_->stub);
     auto spec = Spec();
@@ -119,6 +120,9 @@ TEST_F(RealEngineTest, CancelFrees) {
   for (int i = 0; i < 10000 && !Free(*decode_); ++i) absl::SleepFor(absl::Milliseconds(1));
   EXPECT_TRUE(Free(*decode_));
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, RealEngineTest, ::testing::ValuesIn(kv::kAllKvTypes),
+                         [](const auto& info) { return std::string(kv::KvTypeName(info.param)); });
 
 }  // namespace
 }  // namespace kvrelay::prefill_worker

@@ -168,6 +168,25 @@ void AddBlock(const History& history, absl::Span<const float> q, int begin, int 
   }
 }
 
+float RoundToHalf(float x) { return static_cast<float>(static_cast<_Float16>(x)); }
+
+// A multiple of the distance between the neighbours of x that have 8 significant bits.
+float RoundToBf16(float x) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
+  const double rounded = std::nearbyint(x / unit) * unit;
+  return std::abs(rounded) < 0x1p128 ? static_cast<float>(rounded)
+                                     : std::copysign(std::numeric_limits<float>::infinity(), x);
+}
+
+void RoundToInt8(absl::Span<float> x) {
+  float max = 0;
+  for (const float value : x) max = max >= std::abs(value) ? max : std::abs(value);  // a NaN stays
+  const float scale = RoundToHalf(max / 127.0f);
+  const float inverse = scale == 0 ? 0 : 1.0f / scale;
+  for (float& value : x) value = scale * std::clamp(std::nearbyint(value * inverse), -127.0f, 127.0f);
+}
+
 }  // namespace
 
 double HalfValue(uint16_t half) {
@@ -285,6 +304,19 @@ Bounded SwiGluDouble(float gate, float up) {
   const double value = gate / (1 + std::exp(-static_cast<double>(gate))) * up;
   // Exp is within 2 ulp (4 half ulps) and infinite where the true result is below 1e-36; three roundings follow.
   return {value, 7 * kHalfUlp * std::abs(value) + 1e-36 * std::abs(up) + kTiny};
+}
+
+std::vector<float> RoundedToCache(kernels::KvType type, absl::Span<const float> x) {
+  std::vector<float> out(x.begin(), x.end());
+  if (type == kernels::KvType::kF16) {
+    for (float& value : out) value = RoundToHalf(value);
+  } else if (type == kernels::KvType::kBf16) {
+    for (float& value : out) value = RoundToBf16(value);
+  } else if (type == kernels::KvType::kInt8) {
+    for (size_t i = 0; i < out.size(); i += kernels::kKvScaleDims)
+      RoundToInt8(absl::MakeSpan(out).subspan(i, kernels::kKvScaleDims));
+  }
+  return out;
 }
 
 std::vector<float> AttentionContract(const History& history, absl::Span<const float> q, int positions, float scale) {

@@ -47,6 +47,9 @@ float RmsNormContract(absl::Span<const float> x, absl::Span<const float> weight,
 Bounded RmsNormDouble(absl::Span<const float> x, absl::Span<const float> weight, float eps, size_t i);
 Bounded SwiGluDouble(float gate, float up);
 
+// One position of one head, as a cache of this type holds it.
+std::vector<float> RoundedToCache(kernels::KvType type, absl::Span<const float> x);
+
 // Keys and values as floats, [positions][head_dim], already rounded to the cache type.
 struct History {
   absl::Span<const float> k;

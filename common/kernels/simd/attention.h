@@ -180,22 +180,68 @@ void BlockTile(const QueryTile& tile, int begin, int block, const std::byte* k, 
   BlockQueries<Element>(tile, begin, tile.end, k, v, kBlockPositions);
 }
 
-void Convert(const std::byte* halves, int count, float* out) {
-  for (int i = 0; i < count; i += 16) Store(out + i, LoadF16x16(halves + 2 * i));
+template <class Element>
+void Convert(const std::byte* from, int count, float* out) {
+  for (int i = 0; i < count; i += 16) Store(out + i, Element::Load(from + i * Element::kBytes));
 }
 
-// Reads the block in its own type if that serves few queries, else in f32, converted once.
+// The first `groups` groups of 16 keys. Each product q * scale is exact.
+void ConvertInt8Keys(const std::byte* k, int groups, int head_dim, float* out) {
+  const std::byte* scales = k + static_cast<size_t>(kBlockPositions) * head_dim;
+  for (int i = 0; i < groups * head_dim; i += kKvScaleDims) {
+    const F32x16 scale = LoadF16x16(scales);
+    scales += kGroupPositions * sizeof(uint16_t);
+    for (int d = 0; d < kKvScaleDims; ++d) {
+      Store(out, Mul(ToFloat(LoadI8x16(k)), scale));
+      k += kGroupPositions;
+      out += kGroupPositions;
+    }
+  }
+}
+
+// The first `count` values.
+void ConvertInt8Values(const std::byte* v, int count, int head_dim, float* out) {
+  float scales[kBlockPositions * 256 / kKvScaleDims];
+  const int blocks = count * head_dim / kKvScaleDims;
+  Convert<ElementF16>(v + static_cast<size_t>(kBlockPositions) * head_dim, blocks, scales);  // and some after them
+  for (int b = 0; b < blocks; ++b) {
+    const F32x16 scale = Set16(scales[b]);
+    for (int i = b * kKvScaleDims; i < (b + 1) * kKvScaleDims; i += 16) {
+      Store(out + i, Mul(ToFloat(LoadI8x16(v + i)), scale));
+    }
+  }
+}
+
+// The keys and values of the first `count` positions of a block to f32, keys in whole groups.
+void ConvertBlock(const AttentionTask& task, int block, int count, const AttentionScratch& scratch) {
+  const int groups = (count + kGroupPositions - 1) / kGroupPositions;
+  const std::byte* k = task.k_blocks[block];
+  const std::byte* v = task.v_blocks[block];
+  if (task.type == KvType::kInt8) {
+    ConvertInt8Keys(k, groups, task.head_dim, scratch.k);
+    ConvertInt8Values(v, count, task.head_dim, scratch.v);
+  } else if (task.type == KvType::kBf16) {
+    Convert<ElementBf16>(k, groups * kGroupPositions * task.head_dim, scratch.k);
+    Convert<ElementBf16>(v, count * task.head_dim, scratch.v);
+  } else {
+    Convert<ElementF16>(k, groups * kGroupPositions * task.head_dim, scratch.k);
+    Convert<ElementF16>(v, count * task.head_dim, scratch.v);
+  }
+}
+
+// Reads the block in its own type if that serves few queries, else in f32, converted once. An int8 block is always
+// converted: its product per value is as much work inside a tile as before it. (On AVX2, 3 heads of 64, one row from
+// the second-level cache: 40 GFLOP/s in int8, 55 in f16, 54 in bf16; from 2 rows on all are within 10 percent.)
 void BlockAnyType(const QueryTile& tile, int begin, int block) {
   const AttentionTask& task = tile.task;
   const std::byte* k = task.k_blocks[block];
   const std::byte* v = task.v_blocks[block];
+  const bool few = tile.end - begin <= 2 * kFloatTileRows;
   if (task.type == KvType::kF32) return BlockTile<ElementF32>(tile, begin, block, k, v);
-  if (tile.end - begin <= 2 * kFloatTileRows) return BlockTile<ElementF16>(tile, begin, block, k, v);
-  int count = tile.visible(tile.end - 1) - block * kBlockPositions;
-  if (count > kBlockPositions) count = kBlockPositions;
-  const int groups = (count + kGroupPositions - 1) / kGroupPositions;
-  Convert(k, groups * kGroupPositions * task.head_dim, tile.scratch.k);
-  Convert(v, count * task.head_dim, tile.scratch.v);
+  if (task.type == KvType::kF16 && few) return BlockTile<ElementF16>(tile, begin, block, k, v);
+  if (task.type == KvType::kBf16 && few) return BlockTile<ElementBf16>(tile, begin, block, k, v);
+  const int count = tile.visible(tile.end - 1) - block * kBlockPositions;
+  ConvertBlock(task, block, count < kBlockPositions ? count : kBlockPositions, tile.scratch);
   BlockTile<ElementF32>(tile, begin, block, reinterpret_cast<const std::byte*>(tile.scratch.k),
                         reinterpret_cast<const std::byte*>(tile.scratch.v));
 }

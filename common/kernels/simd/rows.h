@@ -46,23 +46,29 @@ KVRELAY_INLINE void StoreFirst(float* p, int lanes, F32x16 a) {
 }
 KVRELAY_INLINE int LanesAt(int i, int n) { return n - i < 16 ? n - i : 16; }
 
-void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int16_t* sums) {
-  const F32x16 x0 = Load16(x);
-  const F32x16 x1 = Load16(x + 16);
-  // Magnitudes are compared as integers, so that a NaN is the largest and spoils d instead of vanishing.
+// The largest magnitude of 32 values. Compared as integers, so that a NaN is the largest instead of vanishing.
+KVRELAY_INLINE float MaxMagnitude(F32x16 x0, F32x16 x1) {
   const I32x16 magnitude_bits = SetI(0x7FFFFFFF);
   const int32_t max_bits = MaxLanesI(MaxI(AndI(Bits(x0), magnitude_bits), AndI(Bits(x1), magnitude_bits)));
   float max;
   __builtin_memcpy(&max, &max_bits, sizeof(max));
-  float scale = max / 127.0f;
+  return max;
+}
+KVRELAY_INLINE F32x16 InverseOf(float scale) { return Set16(scale == 0.0f ? 0.0f : 1.0f / scale); }
+// x * inverse to the nearest integer, ties to even, in -127..127.
+KVRELAY_INLINE I32x16 RoundToI8(F32x16 x, F32x16 inverse) {
+  const F32x16 clamped = Min(Max(Mul(x, inverse), Set16(-127.0f)), Set16(127.0f));
+  return AddI(Bits(Add(clamped, Set16(ExpPolynomial::kRound))), SetI(-0x4B400000));  // minus the bits of kRound
+}
+
+void QuantizeBlock(const float* x, int8_t* q, float* d, float* d_sum, int16_t* sums) {
+  const F32x16 x0 = Load16(x);
+  const F32x16 x1 = Load16(x + 16);
+  float scale = MaxMagnitude(x0, x1) / 127.0f;
   if (scale < __FLT_MIN__) scale = 0.0f;
-  const F32x16 inverse = Set16(scale == 0.0f ? 0.0f : 1.0f / scale);
-  const F32x16 limit = Set16(127.0f);
-  const F32x16 lowest = Set16(-127.0f);
-  const F32x16 round = Set16(ExpPolynomial::kRound);
-  const I32x16 offset = SetI(-0x4B400000);  // minus the bits of kRound
-  const I32x16 q0 = AddI(Bits(Add(Min(Max(Mul(x0, inverse), lowest), limit), round)), offset);
-  const I32x16 q1 = AddI(Bits(Add(Min(Max(Mul(x1, inverse), lowest), limit), round)), offset);
+  const F32x16 inverse = InverseOf(scale);
+  const I32x16 q0 = RoundToI8(x0, inverse);
+  const I32x16 q1 = RoundToI8(x1, inverse);
   StoreI8(q, q0);
   StoreI8(q + 16, q1);
   const int32_t sum0 = SumLanesI(q0);
@@ -121,36 +127,108 @@ void Rope(float* x, const float* cos, const float* sin, int n) {
   }
 }
 
+// Puts `count` elements of a key and of a value where slot `slot` of a block has them: [4][count][16], transposed, and
+// [64][count].
+template <class Word>
+KVRELAY_INLINE void PutSlot(const Word* k, const Word* v, int count, int slot, std::byte* k_block, std::byte* v_block) {
+  std::byte* k_out = k_block + (slot / 16 * static_cast<size_t>(count) * 16 + slot % 16) * sizeof(Word);
+  for (int i = 0; i < count; ++i) {
+    __builtin_memcpy(k_out + static_cast<size_t>(i) * 16 * sizeof(Word), k + i, sizeof(Word));
+  }
+  __builtin_memcpy(v_block + static_cast<size_t>(slot) * count * sizeof(Word), v, count * sizeof(Word));
+}
+
 // Values are not finite if all exponent bits are set.
 template <class Word>
-KVRELAY_INLINE bool StoreHead(const Word* k, const Word* v, Word exponent, int head_dim, int slot, std::byte* k_block,
-                              std::byte* v_block) {
-  const size_t group = slot / 16;
-  std::byte* k_out = k_block + (group * head_dim * 16 + slot % 16) * sizeof(Word);
+KVRELAY_INLINE bool AllFinite(const Word* values, int count, Word exponent) {
   bool finite = true;
-  for (int i = 0; i < head_dim; ++i) {
-    __builtin_memcpy(k_out + static_cast<size_t>(i) * 16 * sizeof(Word), k + i, sizeof(Word));
-    finite &= (k[i] & exponent) != exponent;
-    finite &= (v[i] & exponent) != exponent;
-  }
-  __builtin_memcpy(v_block + static_cast<size_t>(slot) * head_dim * sizeof(Word), v, head_dim * sizeof(Word));
+  for (int i = 0; i < count; ++i) finite &= (values[i] & exponent) != exponent;
   return finite;
 }
 
-bool StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* k_block,
-             std::byte* v_block) {
-  if (type == KvType::kF32) {
-    uint32_t k_bits[256], v_bits[256];
-    __builtin_memcpy(k_bits, k, head_dim * sizeof(float));
-    __builtin_memcpy(v_bits, v, head_dim * sizeof(float));
-    return StoreHead<uint32_t>(k_bits, v_bits, 0x7F800000, head_dim, slot, k_block, v_block);
+template <class Word>
+KVRELAY_INLINE bool PutFloats(const Word* k, const Word* v, Word exponent, int head_dim, int slot, std::byte* k_block,
+                              std::byte* v_block) {
+  PutSlot(k, v, head_dim, slot, k_block, v_block);
+  return AllFinite(k, head_dim, exponent) & AllFinite(v, head_dim, exponent);
+}
+
+KVRELAY_INLINE void RoundToBf16(const float* x, int count, uint16_t* out) {
+  for (int i = 0; i < count; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof(bits));
+    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;  // to nearest even
+    const bool nan = (bits & 0x7FFFFFFF) > 0x7F800000;                    // rounding could carry it away
+    out[i] = static_cast<uint16_t>(nan ? 0x7FC0 : rounded);
   }
+}
+
+// The values of one position in int8. What is not finite shows in its scale.
+KVRELAY_INLINE void QuantizeHead(const float* x, int head_dim, int8_t* q, uint16_t* scales) {
+  const int blocks = head_dim / kKvScaleDims;
+  float rounded[16] = {};  // blocks <= 8
+  for (int b = 0; b < blocks; ++b) {
+    const float* from = x + b * kKvScaleDims;
+    rounded[b] = MaxMagnitude(Load16(from), Load16(from + 16)) / 127.0f;
+  }
+  StoreF16(scales, Load16(rounded));
+  // Divided by the scale that will be read, so that its own rounding costs nothing.
+  Store(rounded, LoadF16x16(reinterpret_cast<const std::byte*>(scales)));
+  for (int b = 0; b < blocks; ++b) {
+    const F32x16 inverse = InverseOf(rounded[b]);
+    for (int i = b * kKvScaleDims; i < (b + 1) * kKvScaleDims; i += 16) {
+      StoreI8(q + i, RoundToI8(Load16(x + i), inverse));
+    }
+  }
+}
+
+bool StoreF32Kv(const float* k, const float* v, int head_dim, int slot, std::byte* k_block, std::byte* v_block) {
+  uint32_t k_bits[256], v_bits[256];
+  __builtin_memcpy(k_bits, k, head_dim * sizeof(float));
+  __builtin_memcpy(v_bits, v, head_dim * sizeof(float));
+  return PutFloats<uint32_t>(k_bits, v_bits, 0x7F800000, head_dim, slot, k_block, v_block);
+}
+
+bool StoreF16Kv(const float* k, const float* v, int head_dim, int slot, std::byte* k_block, std::byte* v_block) {
   uint16_t k_half[256], v_half[256];
   for (int i = 0; i < head_dim; i += 16) {
     StoreF16(k_half + i, Load16(k + i));
     StoreF16(v_half + i, Load16(v + i));
   }
-  return StoreHead<uint16_t>(k_half, v_half, 0x7C00, head_dim, slot, k_block, v_block);
+  return PutFloats<uint16_t>(k_half, v_half, 0x7C00, head_dim, slot, k_block, v_block);
+}
+
+bool StoreBf16Kv(const float* k, const float* v, int head_dim, int slot, std::byte* k_block, std::byte* v_block) {
+  uint16_t k_half[256], v_half[256];
+  RoundToBf16(k, head_dim, k_half);
+  RoundToBf16(v, head_dim, v_half);
+  return PutFloats<uint16_t>(k_half, v_half, 0x7F80, head_dim, slot, k_block, v_block);
+}
+
+bool StoreInt8Kv(const float* k, const float* v, int head_dim, int slot, std::byte* k_block, std::byte* v_block) {
+  int8_t k_q[256], v_q[256];
+  uint16_t k_scales[16], v_scales[16];
+  QuantizeHead(k, head_dim, k_q, k_scales);
+  QuantizeHead(v, head_dim, v_q, v_scales);
+  PutSlot(k_q, v_q, head_dim, slot, k_block, v_block);
+  const size_t values = static_cast<size_t>(kBlockPositions) * head_dim;
+  return PutFloats<uint16_t>(k_scales, v_scales, 0x7C00, head_dim / kKvScaleDims, slot, k_block + values,
+                             v_block + values);
+}
+
+bool StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot, std::byte* k_block,
+             std::byte* v_block) {
+  switch (type) {
+    case KvType::kF16:
+      return StoreF16Kv(k, v, head_dim, slot, k_block, v_block);
+    case KvType::kF32:
+      return StoreF32Kv(k, v, head_dim, slot, k_block, v_block);
+    case KvType::kBf16:
+      return StoreBf16Kv(k, v, head_dim, slot, k_block, v_block);
+    case KvType::kInt8:
+      return StoreInt8Kv(k, v, head_dim, slot, k_block, v_block);
+  }
+  return false;
 }
 
 }  // namespace

@@ -148,6 +148,12 @@ KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
           _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
 }
 
+// 16 signed bytes.
+KVRELAY_INLINE I32x16 LoadI8x16(const std::byte* p) {
+  return {_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+
 // A vector of a packed unit: four bytes of each of the 16 outputs.
 struct Bytes64 {
   __m256i lo, hi;

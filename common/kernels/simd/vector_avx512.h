@@ -114,6 +114,9 @@ KVRELAY_INLINE I32x16 MulPairs(I32x16 a, I32x16 b) { return {_mm512_madd_epi16(a
 KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+KVRELAY_INLINE I32x16 LoadI8x16(const std::byte* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
 
 struct Bytes64 {
   __m512i v;

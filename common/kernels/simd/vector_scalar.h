@@ -212,6 +212,9 @@ KVRELAY_INLINE I32x16 MulPairs(const I32x16& a, const I32x16& b) {
 KVRELAY_INLINE I32x16 LoadU8x16(const std::byte* p) {
   return MakeI32([&](int i) { return static_cast<int32_t>(p[i]); });
 }
+KVRELAY_INLINE I32x16 LoadI8x16(const std::byte* p) {
+  return MakeI32([&](int i) { return static_cast<int8_t>(p[i]); });
+}
 
 struct Bytes64 {
   uint8_t v[64];
