@@ -50,16 +50,20 @@ function(kvrelay_binary name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
-# kvrelay_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds]): a GoogleTest program, run by ctest as one test.
+# kvrelay_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds] [COST seconds]): a GoogleTest program, run by ctest as one
+# test. COST says roughly how long it takes: ctest starts the longest first, so that none is left over at the end.
 function(kvrelay_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
+  endif()
+  if(NOT ARG_COST)
+    set(ARG_COST 1)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   kvrelay_use_precompiled(${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} ENVIRONMENT
     "KVRELAY_SOURCE_DIR=${PROJECT_SOURCE_DIR};KVRELAY_BINARY_DIR=${PROJECT_BINARY_DIR}")
 endfunction()
