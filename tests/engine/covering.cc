@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 namespace kvrelay::testing {
 namespace {
 
-constexpr int kDimensions = 6;
+constexpr int kDimensions = 7;
 using Choice = std::array<int, kDimensions>;  // an index into each dimension's values
 
 constexpr Way kWays[] = {Way::kLocal, Way::kSplit, Way::kNoCache};
@@ -15,14 +14,25 @@ constexpr int kChunks[] = {1, 7, 64, 512, 8192};
 constexpr int kThreads[] = {1, 2};
 constexpr int kBatches[] = {1, 4, 16};
 
-// The values at the dimensions of `mask`, as a key.
-using Combination = std::vector<int>;
-Combination KeyOf(const Choice& choice, unsigned mask) {
-  Combination key{static_cast<int>(mask)};
-  for (int d = 0; d < kDimensions; ++d)
-    if (mask >> d & 1) key.push_back(choice[d]);
-  return key;
-}
+// The combinations of values at the dimensions of `mask`, numbered, and which of them have not occurred yet.
+struct Combinations {
+  Combinations(unsigned mask, const Choice& sizes) : mask(mask), sizes(sizes) {
+    size_t count = 1;
+    for (int d = 0; d < kDimensions; ++d)
+      if (mask >> d & 1) count *= sizes[d];
+    missing.assign(count, true);
+  }
+  size_t Index(const Choice& choice) const {
+    size_t index = 0;
+    for (int d = 0; d < kDimensions; ++d)
+      if (mask >> d & 1) index = index * sizes[d] + choice[d];
+    return index;
+  }
+
+  unsigned mask;
+  Choice sizes;
+  std::vector<bool> missing;
+};
 
 std::vector<Choice> AllChoices(const Choice& sizes) {
   std::vector<Choice> all{Choice{}};
@@ -38,6 +48,27 @@ std::vector<Choice> AllChoices(const Choice& sizes) {
   return all;
 }
 
+// Takes the choice with the most missing combinations until none is missing.
+std::vector<Choice> Cover(int t, const Choice& sizes) {
+  std::vector<Combinations> tables;
+  for (unsigned mask = 0; mask < 1u << kDimensions; ++mask)
+    if (__builtin_popcount(mask) == t) tables.emplace_back(mask, sizes);
+  const std::vector<Choice> all = AllChoices(sizes);
+  std::vector<Choice> taken;
+  while (true) {
+    const Choice* best = nullptr;
+    long best_new = 0;
+    for (const Choice& choice : all) {
+      const long fresh = std::count_if(tables.begin(), tables.end(),
+                                       [&](const Combinations& c) { return c.missing[c.Index(choice)]; });
+      if (fresh > best_new) best = &choice, best_new = fresh;
+    }
+    if (best == nullptr) return taken;
+    for (Combinations& c : tables) c.missing[c.Index(*best)] = false;
+    taken.push_back(*best);
+  }
+}
+
 }  // namespace
 
 std::vector<kernels::Isa> SupportedIsas() {
@@ -47,7 +78,8 @@ std::vector<kernels::Isa> SupportedIsas() {
   return isas;
 }
 
-std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> supported, bool with_scalar) {
+std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> supported, bool with_scalar,
+                                    absl::Span<const model_file::TensorType> weights) {
   std::vector<kernels::Isa> isas;
   for (kernels::Isa isa : supported)
     if (with_scalar || isa != kernels::Isa::kScalar) isas.push_back(isa);
@@ -56,31 +88,17 @@ std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> suppor
                         std::size(kThreads),
                         std::size(kBatches),
                         static_cast<int>(isas.size()),
-                        std::size(kv::kAllKvTypes)};
-  const std::vector<Choice> all = AllChoices(sizes);
-  std::vector<unsigned> masks;
-  for (unsigned mask = 0; mask < 1u << kDimensions; ++mask)
-    if (__builtin_popcount(mask) == t) masks.push_back(mask);
-  std::set<Combination> missing;
-  for (const Choice& choice : all)
-    for (unsigned mask : masks) missing.insert(KeyOf(choice, mask));
-
+                        std::size(kv::kAllKvTypes),
+                        std::max(1, static_cast<int>(weights.size()))};
   std::vector<BitsCase> cases;
-  while (!missing.empty()) {
-    const Choice* best = nullptr;
-    long best_new = 0;
-    for (const Choice& choice : all) {
-      const long fresh = std::count_if(masks.begin(), masks.end(),
-                                       [&](unsigned mask) { return missing.contains(KeyOf(choice, mask)); });
-      if (fresh > best_new) best = &choice, best_new = fresh;
-    }
-    for (unsigned mask : masks) missing.erase(KeyOf(*best, mask));
-    cases.push_back({.way = kWays[(*best)[0]],
-                     .chunk = kChunks[(*best)[1]],
-                     .threads = kThreads[(*best)[2]],
-                     .batch = kBatches[(*best)[3]],
-                     .isa = isas[(*best)[4]],
-                     .kv_type = kv::kAllKvTypes[(*best)[5]]});
+  for (const Choice& choice : Cover(t, sizes)) {
+    cases.push_back({.way = kWays[choice[0]],
+                     .chunk = kChunks[choice[1]],
+                     .threads = kThreads[choice[2]],
+                     .batch = kBatches[choice[3]],
+                     .isa = isas[choice[4]],
+                     .kv_type = kv::kAllKvTypes[choice[5]]});
+    if (!weights.empty()) cases.back().weights = weights[choice[6]];
   }
   return cases;
 }

@@ -12,7 +12,8 @@ namespace kvrelay::testing {
 std::vector<kernels::Isa> SupportedIsas();
 
 // A t-way covering set over way, chunk, threads, batch, instruction set and KV type, built greedily; the same every
-// time.
-std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> isas, bool with_scalar);
+// time. With types in `weights`, over these too, on tiny models.
+std::vector<BitsCase> CoveringCases(int t, absl::Span<const kernels::Isa> isas, bool with_scalar,
+                                    absl::Span<const model_file::TensorType> weights = {});
 
 }  // namespace kvrelay::testing

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const model::Model& model, co
   return Engine::Create(&model, options, Clock::Real());
 }
 
-// More than the steps until the request's second selection: with one row of prompts per step and no cache, 570 for the
+// More than the steps until the request's second selection: with one row of prompts per step and no cache, 150 for the
 // prompts of 15 mates and 1401 for its own.
 constexpr int kMateTokens = 2000;
 
@@ -85,8 +85,7 @@ class Company {
   absl::Status Start(Engine* engine, int mates, int vocabulary) {
     engine_ = engine;
     for (int i = 0; i < mates; ++i) {
-      auto session =
-          engine->Reserve(Spec(MakePrompt(3 + 5 * i, vocabulary, 100 + i), kMateTokens, KvSource::kComputed));
+      auto session = engine->Reserve(Spec(MakePrompt(3 + i, vocabulary, 100 + i), kMateTokens, KvSource::kComputed));
       KV_RETURN_IF_ERROR(session.status());
       recorders_.push_back(std::make_shared<Recorder>());
       sessions_.push_back(*session);
@@ -166,7 +165,8 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
 
 std::string NameOf(const BitsCase& c) {
   static constexpr const char* kWays[] = {"local", "split", "nocache"};
-  return absl::StrCat(kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch, "_",
+  return absl::StrCat(c.weights ? absl::StrCat(std::string(model_file::TensorTypeName(*c.weights)), "_") : "",
+                      kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch, "_",
                       std::string(kernels::IsaName(c.isa)), "_", std::string(kv::KvTypeName(c.kv_type)));
 }
 

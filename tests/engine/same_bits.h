@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace kvrelay::testing {
 
 enum class Way { kLocal, kSplit, kNoCache };
 
-// How a request is executed. None of this may change a bit, except the KV type, which makes two families.
+// How a request is executed. None of this may change a bit, except the KV type and the model's weights.
 struct BitsCase {
   Way way = Way::kLocal;
   int chunk = 8192;  // prompt rows per step; 8192: the whole prompt
@@ -24,6 +25,7 @@ struct BitsCase {
   int batch = 1;  // sessions that share the steps
   kernels::Isa isa = kernels::Isa::kScalar;
   kv::KvType kv_type = kv::KvType::kF16;
+  std::optional<model_file::TensorType> weights = {};  // of a tiny model; none: the default model
 };
 std::string NameOf(const BitsCase& c);
 

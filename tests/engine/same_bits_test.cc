@@ -1,14 +1,13 @@
 // Promise 1: the bits of a request do not depend on how it is executed. A covering set of pairs on the first two layers
-// of the default model (all its widths), and named rows on the whole model. kvrelay_bits has the larger set.
+// of the default model (all its widths), named rows on the whole model, and pairs with every type of weights on tiny
+// models. kvrelay_bits has the larger set.
 #include "tests/engine/same_bits.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <map>
-
+#include "tests/engine/bits_checker.h"
 #include "tests/engine/covering.h"
-#include "tests/model/test_model.h"
+#include "tests/testing/encode_weights.h"
 
 namespace kvrelay::testing {
 namespace {
@@ -18,57 +17,30 @@ using kv::KvType;
 
 constexpr int kPromptLength = 700;  // crosses ten block edges and one range edge
 
-// Models of this process, loaded once per (instruction set, layers).
-const model::Model& ModelFor(Isa isa, int layers) {
-  static auto* models = new std::map<std::pair<Isa, int>, std::unique_ptr<model::Model>>;
-  auto& model = (*models)[{isa, layers}];
-  if (model == nullptr) model = LoadTestModel(kernels::MatmulBackend::kNative, isa, layers);
-  EXPECT_EQ(model->kernel_id(), kernels::IsaName(isa));
-  EXPECT_EQ(model->kernels().isa, isa);
-  return *model;
-}
-
-const BitsResult& Reference(KvType kv_type, int layers, int count) {
-  static auto* results = new std::map<std::tuple<KvType, int, int>, BitsResult>;
-  auto [it, is_new] = results->try_emplace({kv_type, layers, count});
-  if (is_new) {
-    const Isa isa = kernels::BestIsa();
-    const model::Model& model = ModelFor(isa, layers);
-    auto result = RunCase(model, {.isa = isa, .kv_type = kv_type},
-                          MakePrompt(kPromptLength, model.config().vocabulary, 1), count);
-    EXPECT_TRUE(result.ok()) << result.status();
-    if (result.ok()) it->second = *std::move(result);
-    EXPECT_EQ(it->second.logits.size(), size_t(count));
-  }
-  return it->second;
-}
-
-void ExpectSameBits(const BitsCase& c, int layers, int count) {
-  SCOPED_TRACE(NameOf(c));
-  const model::Model& model = ModelFor(c.isa, layers);
-  auto result = RunCase(model, c, MakePrompt(kPromptLength, model.config().vocabulary, 1), count);
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(Difference(Reference(c.kv_type, layers, count), *result), "");
-  if (c.batch > 1) EXPECT_GE(result->rows_in_step_max, static_cast<uint32_t>(c.batch)) << "the batch shared no step";
+BitsChecker& TwoLayers() {
+  static auto* const checker = new BitsChecker(kPromptLength, 2);
+  return *checker;
 }
 
 TEST(SameBits, PairsOnTwoLayers) {
-  for (const BitsCase& c : CoveringCases(2, SupportedIsas(), /*with_scalar=*/false)) ExpectSameBits(c, 2, 3);
+  for (const BitsCase& c : CoveringCases(2, SupportedIsas(), /*with_scalar=*/false))
+    EXPECT_EQ(TwoLayers().Problem(c, 3), "") << NameOf(c);
 }
 
-// The scalar kernels are slow: a row for every way, thread count and cache type.
+// The scalar kernels are slow: a row for every way and thread count. The tiny models have them with every cache type.
 TEST(SameBits, ScalarOnTwoLayers) {
   const Isa isa = Isa::kScalar;
-  ExpectSameBits({.way = Way::kLocal, .chunk = 8192, .threads = 2, .batch = 1, .isa = isa, .kv_type = KvType::kF32}, 2,
-                 2);
-  ExpectSameBits({.way = Way::kSplit, .chunk = 64, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kF16}, 2,
-                 2);
-  ExpectSameBits({.way = Way::kNoCache, .chunk = 512, .threads = 1, .batch = 1, .isa = isa, .kv_type = KvType::kF16}, 2,
-                 2);
+  for (const BitsCase& c : {
+           BitsCase{.way = Way::kLocal, .chunk = 8192, .threads = 2, .batch = 1, .isa = isa, .kv_type = KvType::kF32},
+           BitsCase{.way = Way::kSplit, .chunk = 64, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kF16},
+           BitsCase{.way = Way::kNoCache, .chunk = 512, .threads = 1, .batch = 1, .isa = isa, .kv_type = KvType::kF16},
+       })
+    EXPECT_EQ(TwoLayers().Problem(c, 2), "") << NameOf(c);
 }
 
 // Every supported SIMD level on the whole model; the reference is the best level, one thread, whole prompt.
 TEST(SameBits, NamedRowsOnTheWholeModel) {
+  BitsChecker whole(kPromptLength, 0);
   for (Isa isa : SupportedIsas()) {
     if (isa == Isa::kScalar) continue;  // covered on two layers
     const BitsCase rows[] = {
@@ -81,13 +53,25 @@ TEST(SameBits, NamedRowsOnTheWholeModel) {
         {.way = Way::kSplit, .chunk = 64, .threads = 1, .batch = 1, .isa = isa, .kv_type = KvType::kF32},
         {.way = Way::kNoCache, .chunk = 512, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kF32},
     };
-    for (const BitsCase& c : rows) ExpectSameBits(c, 0, 3);
+    for (const BitsCase& c : rows) EXPECT_EQ(whole.Problem(c, 3), "") << NameOf(c);
   }
 }
 
-// The comparison itself can fail: KV types are two families.
+// Every type of weights with every way, instruction set (scalar too) and so on.
+TEST(SameBits, PairsWithEveryTypeOfWeights) {
+  BitsChecker tiny(/*prompt_length=*/80, 0);
+  for (const BitsCase& c : CoveringCases(2, SupportedIsas(), /*with_scalar=*/true, kAllTypes))
+    EXPECT_EQ(tiny.Problem(c, 2), "") << NameOf(c);
+}
+
+// The comparison itself can fail: KV types are families of their own.
 TEST(SameBits, DifferentNumericsDiffer) {
-  EXPECT_NE(Difference(Reference(KvType::kF16, 2, 3), Reference(KvType::kF32, 2, 3)), "");
+  for (const KvType a : kv::kAllKvTypes)
+    for (const KvType b : kv::kAllKvTypes) {
+      const auto first = TwoLayers().Reference({.kv_type = a}, 3), second = TwoLayers().Reference({.kv_type = b}, 3);
+      ASSERT_TRUE(first.ok() && second.ok());
+      EXPECT_EQ(Difference(*first, *second) == "", a == b) << kv::KvTypeName(a) << " " << kv::KvTypeName(b);
+    }
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+#include "tests/engine/bits_checker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/model_file/gguf.h"
+#include "tests/model/test_model.h"
+#include "tests/testing/memory_file.h"
+#include "tests/testing/tiny_model.h"
+
+namespace kvrelay::testing {
+namespace {
+
+// Heads that every KV type can hold, and room for the batch-mates.
+std::unique_ptr<model::Model> LoadTiny(model_file::TensorType weights, kernels::Isa isa) {
+  TinyModelOptions options = TinyModelOf(weights);
+  options.head_dim = std::max(options.head_dim, kernels::kKvScaleDims);
+  options.context_length = 4096;
+  const MemoryFile memory(TinyModelBytes(options));
+  auto file = model_file::GgufFile::Open(memory.path());
+  KV_CHECK(file.ok(), "a tiny model can be read");
+  auto model = model::Model::Load(**file, kernels::MatmulBackend::kNative, isa);
+  KV_CHECK(model.ok(), "a tiny model can be loaded");
+  return *std::move(model);
+}
+
+}  // namespace
+
+const model::Model& BitsChecker::ModelFor(kernels::Isa isa, Weights weights) {
+  auto& model = models_[{isa, weights}];
+  if (model == nullptr)
+    model = weights ? LoadTiny(*weights, isa) : LoadTestModel(kernels::MatmulBackend::kNative, isa, layers_);
+  return *model;
+}
+
+absl::StatusOr<BitsResult> BitsChecker::Run(const BitsCase& c, int count) {
+  const model::Model& model = ModelFor(c.isa, c.weights);
+  if (model.kernel_id() != kernels::IsaName(c.isa) || model.kernels().isa != c.isa)
+    return absl::InternalError("ran on kernels " + model.kernel_id());
+  return RunCase(model, c, MakePrompt(prompt_length_, model.config().vocabulary, 1), count);
+}
+
+absl::StatusOr<BitsResult> BitsChecker::Reference(const BitsCase& c, int count) {
+  const auto [it, is_new] = references_.try_emplace({c.kv_type, c.weights, count});
+  if (is_new) {
+    KV_ASSIGN_OR_RETURN(it->second,
+                        Run({.isa = kernels::BestIsa(), .kv_type = c.kv_type, .weights = c.weights}, count));
+  }
+  return it->second;
+}
+
+std::string BitsChecker::Problem(const BitsCase& c, int count) {
+  const auto reference = Reference(c, count);
+  if (!reference.ok()) return reference.status().ToString();
+  if (reference->logits.size() != static_cast<size_t>(count)) return "the reference ended early";
+  const auto result = Run(c, count);
+  if (!result.ok()) return result.status().ToString();
+  if (c.batch > 1 && result->rows_in_step_max < static_cast<uint32_t>(c.batch)) return "the batch shared no step";
+  return Difference(*reference, *result);
+}
+
+}  // namespace kvrelay::testing
