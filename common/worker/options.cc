@@ -78,8 +78,8 @@ absl::Status Interpret(const RawValues& raw, const std::string& role, WorkerOpti
   if (o.threads == 0) o.threads = UsableCpus();
   if (raw.pin_threads) o.cpus = AllowedCpus();
   if (raw.pin_threads && o.cpus.size() < static_cast<size_t>(o.threads)) {
-    return absl::InvalidArgumentError(absl::StrCat("--pin-threads with --threads=", o.threads, ": this process may use ",
-                                                   o.cpus.size(), " CPUs"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pin-threads with --threads=", o.threads, ": this process may use ", o.cpus.size(), " CPUs"));
   }
   if (o.instance.empty()) o.instance = DefaultInstance(role);
   const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });

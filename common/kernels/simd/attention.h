@@ -231,7 +231,8 @@ void ConvertBlock(const AttentionTask& task, int block, int count, const Attenti
 
 // Reads the block in its own type if that serves few queries, else in f32, converted once. An int8 block is always
 // converted: its product per value is as much work inside a tile as before it. (On AVX2, 3 heads of 64, one row from
-// the second-level cache: 40 GFLOP/s in int8, 55 in f16, 54 in bf16; from 2 rows on all are within 10 percent.)
+// the second-level cache: 40 GFLOP/s in int8, 55 in f16, 54 in bf16; from 2 rows on all are within 10 percent. With a
+// single head int8 is at half the rate of f16.)
 void BlockAnyType(const QueryTile& tile, int begin, int block) {
   const AttentionTask& task = tile.task;
   const std::byte* k = task.k_blocks[block];
