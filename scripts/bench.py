@@ -51,9 +51,9 @@ class Peer:
         needed += [self.models / f"{file}.gguf" for file in PEER_FORMATS.values()]
         return [str(path) for path in needed if not path.exists()]
 
-    def bench(self, model, prompt, generated, depth, rounds=1):
+    def bench(self, model, prompt, generated, depth):
         out = run([self.bin / "llama-bench", "-m", model, "-t", self.threads, "-p", prompt, "-n", str(generated), "-d",
-                   str(depth), "-r", str(rounds), "-o", "json"])
+                   str(depth), "-r", "1", "-o", "json"])
         return json.loads(out)
 
     def measure(self, file, long):

@@ -36,8 +36,7 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::InitThread(int thread) const {
-  kernels::ComputeThreadInit();
+void ThreadPool::Pin(int thread) const {
   if (cpus_.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -47,7 +46,8 @@ void ThreadPool::InitThread(int thread) const {
 }
 
 void ThreadPool::WorkerLoop(int thread) {
-  InitThread(thread);
+  kernels::ComputeThreadInit();
+  Pin(thread);
   uint32_t done = 0;
   while (true) {
     AwaitChange(job_, done);
@@ -60,7 +60,11 @@ void ThreadPool::WorkerLoop(int thread) {
 }
 
 void ThreadPool::Run(const std::function<void(int)>& work) {
-  InitThread(0);
+  kernels::ComputeThreadInit();
+  if (caller_ != std::this_thread::get_id()) {  // once, not in every step
+    caller_ = std::this_thread::get_id();
+    Pin(0);
+  }
   work_ = &work;
   uint32_t next = job_.load(std::memory_order_relaxed) + 1;
   if (next == kStop) next = 1;

@@ -36,11 +36,12 @@ class ThreadPool {
   }
 
  private:
-  void InitThread(int thread) const;
+  void Pin(int thread) const;
   void WorkerLoop(int thread);
 
   const int threads_;
   const std::vector<int> cpus_;
+  std::thread::id caller_;  // of the last Run
   const std::function<void(int)>* work_ = nullptr;
   alignas(64) std::atomic<uint32_t> job_ = 0;  // number of the current Run; all ones ends the workers
   alignas(64) std::atomic<uint32_t> arrived_ = 0;

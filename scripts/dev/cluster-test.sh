@@ -46,8 +46,7 @@ say "all pods Ready after $(seconds_since $started) s"
 address=$(kubectl -n kvrelay get service kvrelay-router -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}')
 "$scripts/run.sh" "$BIN/kvrelay" wait --all --timeout-s 60 --address "$address"
 answer=$("$scripts/run.sh" "$BIN/kvrelay" run --address "$address" --execution split --max-tokens 32 \
-  --system "Answer in one short sentence." \
-  "What is the capital of France?")
+  --system "$DEMO_SYSTEM" "What is the capital of France?")
 printf '%s\n' "$answer"
 [[ $answer == *Paris* ]] || die "the answer does not name Paris"
 say "cluster-test: passed, answered through Service kvrelay-router at $address"

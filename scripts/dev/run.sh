@@ -15,8 +15,8 @@ fi
 own_service 1 1 1
 
 # In the background and waited for, so that a signal to this script is acted on at once.
-# A system turn of its own keeps a model of this size to the point; one given on the command line replaces it.
-system=(--system "Answer in one short sentence.")
+# A system turn given on the command line replaces the demo's.
+system=(--system "$DEMO_SYSTEM")
 [[ " $* " != *" --system"* ]] || system=()
 setpriv --pdeathsig INT "$BIN/kvrelay" run --address "$(address_of router-1)" "${system[@]}" "$@" <&0 &
 client=$!

@@ -12,6 +12,7 @@
 
 #include "common/kernels/kernels.h"
 #include "common/kernels/matmul.h"
+#include "common/kv/layout.h"
 #include "common/tensor/huge_buffer.h"
 #include "tests/testing/encode_weights.h"
 
@@ -88,20 +89,6 @@ void MatmulRates(const Kernels& kernels, model_file::TensorType type, int output
   std::printf("\n");
 }
 
-const char* NameOf(KvType type) {
-  switch (type) {
-    case KvType::kF16:
-      return "f16";
-    case KvType::kF32:
-      return "f32";
-    case KvType::kBf16:
-      return "bf16";
-    case KvType::kInt8:
-      return "int8";
-  }
-  return "";
-}
-
 void AttentionRates(const Kernels& kernels, KvType type) {
   constexpr int kHeadDim = 64;
   constexpr int kGroup = 3;
@@ -113,7 +100,7 @@ void AttentionRates(const Kernels& kernels, KvType type) {
     k.push_back(memory[i].data());
     v.push_back(memory[i + 1].data());
   }
-  std::printf("attention %-4s, 3 heads of 64:", NameOf(type));
+  std::printf("attention %-4s, 3 heads of 64:", std::string(kv::KvTypeName(type)).c_str());
   for (const auto& [first, rows] : {std::pair{511, 1}, {2047, 1}, {0, 64}, {0, 512}, {1536, 512}}) {
     std::vector<float> q(static_cast<size_t>(rows) * kGroup * kHeadDim, 0.01f), out(q.size() * kThreads);
     const size_t scratch_floats = AttentionScratchFloats(kHeadDim);
@@ -156,7 +143,8 @@ void StoreRates(const Kernels& kernels, KvType type) {
       kernels.store_kv(type, row.data(), row.data(), kHeadDim, i % kBlockPositions, k, k + block_bytes);
     }
   });
-  std::printf("store %-4s, a head of 64: %.0f ns\n", NameOf(type), seconds * 1e9 / kRepeats / kBlockPositions);
+  std::printf("store %-4s, a head of 64: %.0f ns\n", std::string(kv::KvTypeName(type)).c_str(),
+              seconds * 1e9 / kRepeats / kBlockPositions);
 }
 
 }  // namespace

@@ -24,18 +24,27 @@ struct UpperBits {
   static size_t Shift(size_t i) { return i / 4 * kCount % 8; }
 };
 
-// `block` is the block's first byte. The memory was zero.
+// In what follows `block` is the block's first byte, and its memory was zero.
+
+// The low four bits: byte i has those of value i in its low nibble, those of value i + 16 in its high one.
+inline void PutNibbles(const std::byte* nibbles, size_t row, std::byte* block) {
+  for (size_t j = 0; j < 4; ++j) std::memcpy(block + j * packed::kVectorBytes + row * 4, nibbles + 4 * j, 4);
+}
+
+// upper(i): what value i has above its low four bits.
+template <int kBits, class Upper>
+void PutUpperBits(const Upper& upper, size_t row, std::byte* block) {
+  for (size_t i = 0; i < kQuantBlock; ++i) {
+    block[row * 4 + UpperBits<kBits>::Byte(i)] |= static_cast<std::byte>(upper(i) << UpperBits<kBits>::Shift(i));
+  }
+}
+
 template <int kBits>
 void PutQuants(const Quants& quants, size_t row, std::byte* block) {
-  std::byte* at = block + row * 4;
-  for (size_t i = 0; i < 16; ++i) {
-    at[i / 4 * packed::kVectorBytes + i % 4] = static_cast<std::byte>((quants[i] & 15) | (quants[i + 16] & 15) << 4);
-  }
-  if constexpr (kBits > 4) {
-    for (size_t i = 0; i < kQuantBlock; ++i) {
-      at[UpperBits<kBits>::Byte(i)] |= static_cast<std::byte>(quants[i] >> 4 << UpperBits<kBits>::Shift(i));
-    }
-  }
+  std::byte nibbles[16];
+  for (size_t i = 0; i < 16; ++i) nibbles[i] = static_cast<std::byte>((quants[i] & 15) | (quants[i + 16] & 15) << 4);
+  PutNibbles(nibbles, row, block);
+  if constexpr (kBits > 4) PutUpperBits<kBits>([&](size_t i) { return quants[i] >> 4; }, row, block);
 }
 
 template <int kBits>

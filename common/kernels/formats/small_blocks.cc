@@ -39,14 +39,11 @@ struct Layout {
       std::byte* scale = unit + ScaleAt(blocks, b, row);
       std::memcpy(scale, source, kHalfBytes);
       if (kMinimum) std::memcpy(scale + packed::kScaleBytes, source + kHalfBytes, kHalfBytes);
-      const uint32_t fifth = kBits == 5 ? LoadField<uint32_t>(source + kScales) : 0;
-      Quants quants;
-      for (size_t i = 0; i < 16; ++i) {
-        const auto pair = LoadField<uint8_t>(source + kNibbles + i);
-        quants[i] = static_cast<uint8_t>((pair & 15) | (fifth >> i & 1) << 4);
-        quants[i + 16] = static_cast<uint8_t>(pair >> 4 | (fifth >> (i + 16) & 1) << 4);
+      PutNibbles(source + kNibbles, row, unit + QuantsAt(b));  // the file has them in the same order
+      if constexpr (kBits == 5) {
+        const auto fifth = LoadField<uint32_t>(source + kScales);
+        PutUpperBits<kBits>([&](size_t i) { return fifth >> i & 1; }, row, unit + QuantsAt(b));
       }
-      PutQuants<kBits>(quants, row, unit + QuantsAt(b));
     }
   }
 
