@@ -1,12 +1,10 @@
-// Q4_K, Q5_K: file block of 256 = f16 d, f16 dmin, 12 bytes of scales, 32 bytes of fifth bits (Q5_K), 128 bytes of low
-// nibbles (model_file/types/q4_k.cc, q5_k.cc). dmin is stored with its sign turned, as the kernels add minimums.
+// Q4_K, Q5_K (model_file/types/k_block.h). dmin is stored with its sign turned, as the kernels add minimums.
 #include <cmath>
 #include <cstring>
 
 #include "common/kernels/formats/format_table.h"
 #include "common/kernels/formats/quants.h"
-#include "common/model_file/types/k_scales.h"
-#include "common/model_file/types/type_table.h"
+#include "common/model_file/types/k_block.h"
 
 namespace kvrelay::kernels {
 namespace {
@@ -17,13 +15,10 @@ using model_file::LoadField;
 using packed::kSuperBlocks;
 
 constexpr size_t kSuperInputs = kSuperBlocks * kQuantBlock;
-constexpr size_t kFileScales = 2 * kHalfBytes;
-constexpr size_t kFileUpper = kFileScales + 12;
 
 template <int kBits>
 struct Layout {
-  static constexpr size_t kFileNibbles = kFileUpper + (kBits == 5 ? kQuantBlock : 0);
-  static constexpr size_t kFileBytes = kFileNibbles + kSuperInputs / 2;
+  using File = model_file::KBlock<kBits>;
 
   // Within the bytes of 256 inputs: a block's quants, its scale (its minimum is 16 bytes on), and d (-dmin 32 on).
   static size_t QuantsAt(size_t block) { return block * packed::QuantBytes(kBits); }
@@ -34,19 +29,15 @@ struct Layout {
 
   static Quants FileQuants(const std::byte* source, size_t block) {
     Quants quants;
-    for (size_t i = 0; i < kQuantBlock; ++i) {
-      const auto pair = LoadField<uint8_t>(source + kFileNibbles + block / 2 * kQuantBlock + i);
-      quants[i] = block % 2 == 0 ? pair & 15 : pair >> 4;
-      if (kBits == 5) quants[i] |= (LoadField<uint8_t>(source + kFileUpper + i) >> block & 1) << 4;
-    }
+    for (size_t i = 0; i < kQuantBlock; ++i) quants[i] = File::Quant(source, block, i);
     return quants;
   }
 
   static void Pack(const std::byte* source, size_t inputs, size_t row, std::byte* unit) {
-    for (size_t s = 0; s < inputs / kSuperInputs; ++s, source += kFileBytes, unit += packed::SuperBytes(kBits)) {
+    for (size_t s = 0; s < inputs / kSuperInputs; ++s, source += File::kBytes, unit += packed::SuperBytes(kBits)) {
       for (size_t b = 0; b < kSuperBlocks; ++b) {
         PutQuants<kBits>(FileQuants(source, b), row, unit + QuantsAt(b));
-        const KScale scale = model_file::LoadKScale(source + kFileScales, b);
+        const KScale scale = model_file::LoadKScale(source, b);
         unit[ScaleAt(b, row)] = static_cast<std::byte>(scale.scale);
         unit[ScaleAt(b, row) + kUnitRows] = static_cast<std::byte>(scale.minimum);
       }
