@@ -8,20 +8,17 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/base/cpu_limit.h"
 #include "common/engine/engine.h"
-#include "common/model_file/gguf.h"
 #include "tests/bench/engine_rates.h"
 #include "tests/bench/limits.h"
+#include "tests/bench/model_options.h"
 
 namespace kvrelay::bench {
 namespace {
 
 constexpr double kMib = 1 << 20;
 
-struct Options {
-  std::string model, matmul = "native", isa = "auto", kv_type = "f16";
-  int threads = 0;
+struct Options : ModelOptions {
   bool json = false, long_contexts = false;
 };
 
@@ -30,37 +27,27 @@ class Bench {
   explicit Bench(const Options& options) : options_(options) {}
 
   absl::Status Run() {
-    auto file = model_file::GgufFile::Open(options_.model);
-    if (!file.ok()) return file.status();
-    auto isa = kernels::ParseIsa(options_.isa);
-    if (!isa.ok()) return isa.status();
-    auto backend = kernels::ParseMatmulBackend(options_.matmul);
-    if (!backend.ok()) return backend.status();
-    auto kv_type = kv::ParseKvType(options_.kv_type);
-    if (!kv_type.ok()) return kv_type.status();
-    const int threads = options_.threads > 0 ? options_.threads : UsableCpus();
-    const absl::Duration began = Clock::Real()->Now();
-    auto model = model::Model::Load(**file, *backend, *isa);
-    if (!model.ok()) return model.status();
-    const double load_s = absl::ToDoubleSeconds(Clock::Real()->Now() - began);
+    const auto loaded = LoadModel(options_);
+    if (!loaded.ok()) return loaded.status();
+    const model::Model& model = *loaded->model;
     engine::EngineOptions engine_options;
-    engine_options.threads = threads;
-    engine_options.kv_type = *kv_type;
+    engine_options.threads = loaded->threads;
+    engine_options.kv_type = loaded->kv_type;
     engine_options.kv_blocks = 600;
     engine_options.step_budget = absl::Seconds(10);  // all prompts first: the streams are timed together
-    auto engine = engine::Engine::Create(model->get(), engine_options, Clock::Real());
+    auto engine = engine::Engine::Create(&model, engine_options, Clock::Real());
     if (!engine.ok()) return engine.status();
-    limits_ = MeasureLimits(threads);
+    limits_ = MeasureLimits(loaded->threads);
     Say("cpu", CpuName());
-    Say("kernels", (*model)->kernel_id());
-    Say("threads", threads);
-    Say("load_s", load_s);
+    Say("kernels", model.kernel_id());
+    Say("threads", loaded->threads);
+    Say("load_s", loaded->load_s);
     Say("read_gb_per_s", limits_.read_gb_per_s);
     Say("f32_gflop_per_s", limits_.f32_gflop_per_s);
     Say("int8_gop_per_s", limits_.int8_gop_per_s);
     Rates(**engine);
     Say("resident_mib", ResidentMib());
-    Say("weights_mib", (*model)->weight_bytes() / kMib);
+    Say("weights_mib", model.weight_bytes() / kMib);
     Say("kv_pool_mib", engine_options.kv_blocks * double((*engine)->kv_layout().BlockBytes()) / kMib);
     if (options_.json) std::printf("%s\n", result_.dump().c_str());
     return absl::OkStatus();
@@ -128,11 +115,7 @@ class Bench {
 int main(int argc, char** argv) {
   kvrelay::bench::Options options;
   CLI::App app("Prefill and decode rates in tokens per second, beside the limits of the machine");
-  app.add_option("--model", options.model, "GGUF file")->required()->envname("KVRELAY_MODEL");
-  app.add_option("--matmul", options.matmul, "native or openblas");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
-  app.add_option("--kv-type", options.kv_type, "f16, f32, bf16 or int8");
-  app.add_option("--threads", options.threads, "compute threads; 0: all usable CPUs");
+  AddModelOptions(app, options);
   app.add_flag("--json", options.json, "print one JSON object");
   app.add_flag("--long", options.long_contexts, "add 8,192 positions");
   CLI11_PARSE(app, argc, argv);

@@ -9,20 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "common/base/cpu_limit.h"
 #include "common/base/status_macros.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/sequence_cache.h"
 #include "common/model/forward.h"
-#include "common/model_file/gguf.h"
 #include "tests/bench/base_logits.h"
+#include "tests/bench/model_options.h"
 
 namespace kvrelay::bench {
 namespace {
 
-struct Options {
-  std::string model, base, matmul = "native", isa = "auto", kv_type = "f16";
-  int threads = 0;
+struct Options : ModelOptions {
+  std::string base;
 };
 
 // Base log-probabilities below this weigh nothing (as in the program that wrote them: its 16 bits end there).
@@ -50,21 +48,18 @@ struct Score {
 
 absl::StatusOr<Score> Measure(const Options& options) {
   KV_ASSIGN_OR_RETURN(BaseLogits base, BaseLogits::Open(options.base));
-  KV_ASSIGN_OR_RETURN(const auto file, model_file::GgufFile::Open(options.model));
-  KV_ASSIGN_OR_RETURN(const auto isa, kernels::ParseIsa(options.isa));
-  KV_ASSIGN_OR_RETURN(const auto backend, kernels::ParseMatmulBackend(options.matmul));
-  KV_ASSIGN_OR_RETURN(const auto kv_type, kv::ParseKvType(options.kv_type));
-  KV_RETURN_IF_ERROR(kernels::InitMatmulBackend(backend, isa).status());
-  KV_ASSIGN_OR_RETURN(const auto model, model::Model::Load(*file, backend, isa));
-  const model::ModelConfig& config = model->config();
+  KV_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(options));
+  const model::ModelConfig& config = loaded.model->config();
   if (config.vocabulary != base.vocabulary()) {
     return absl::InvalidArgumentError("the base file has another vocabulary than the model");
   }
   const int windows = base.windows(), rows = windows * base.first_scored();
-  model::ThreadPool threads(options.threads > 0 ? options.threads : UsableCpus());
-  KV_ASSIGN_OR_RETURN(const auto forward, model::Forward::Create(model.get(), &threads, rows, windows, base.window()));
-  KV_ASSIGN_OR_RETURN(const auto pool, kv::BlockPool::Create({config.layers, config.kv_heads, config.head_dim, kv_type},
-                                                             windows * kv::BlocksFor(base.window())));
+  model::ThreadPool threads(loaded.threads);
+  KV_ASSIGN_OR_RETURN(const auto forward,
+                      model::Forward::Create(loaded.model.get(), &threads, rows, windows, base.window()));
+  KV_ASSIGN_OR_RETURN(const auto pool,
+                      kv::BlockPool::Create({config.layers, config.kv_heads, config.head_dim, loaded.kv_type},
+                                            windows * kv::BlocksFor(base.window())));
   std::vector<std::shared_ptr<kv::SequenceCache>> caches;
   for (int w = 0; w < windows; ++w) {
     KV_ASSIGN_OR_RETURN(auto cache, kv::SequenceCache::Reserve(pool.get(), base.window()));
@@ -104,12 +99,8 @@ absl::StatusOr<Score> Measure(const Options& options) {
 int main(int argc, char** argv) {
   kvrelay::bench::Options options;
   CLI::App app("Mean KL divergence to the distributions of a base file, and perplexity; prints one JSON object");
-  app.add_option("--model", options.model, "GGUF file")->required()->envname("KVRELAY_MODEL");
+  AddModelOptions(app, options);
   app.add_option("--base", options.base, "file of llama-perplexity --kl-divergence-base")->required();
-  app.add_option("--matmul", options.matmul, "native or openblas");
-  app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
-  app.add_option("--kv-type", options.kv_type, "f16, f32, bf16 or int8");
-  app.add_option("--threads", options.threads, "compute threads; 0: all usable CPUs");
   CLI11_PARSE(app, argc, argv);
   const auto score = kvrelay::bench::Measure(options);
   if (!score.ok()) {
