@@ -98,6 +98,7 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
     CloseDecode(/*drop=*/false);
     return TryFinish();
   }
+  if (move_step_ != MoveStep::kSwitched) CloseOther(/*drop=*/true);
   ClosePrefill(/*drop=*/true);
   CloseDecode(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
@@ -135,6 +136,7 @@ void GenerateFlow::End(const absl::Status& status) {
   state_ = FlowState::kDone;
   prefill_call_.reset();
   decode_call_.reset();
+  other_call_.reset();
   deps_.sink->End(status);
 }
 

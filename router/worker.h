@@ -40,6 +40,8 @@ class WorkerDirectory {
   // Whether calls on this worker should be given up: its loop hangs, or another process took its place. An unknown or
   // only disconnected worker is not lost: its calls tell for themselves.
   virtual bool Lost(const Worker& worker) const = 0;
+  // Whether the process drains: its streams should go elsewhere.
+  virtual bool Draining(const Worker& worker) const = 0;
 };
 
 }  // namespace kvrelay::router

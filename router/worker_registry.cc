@@ -253,6 +253,13 @@ bool WorkerRegistry::Lost(const Worker& worker) const {
          clock_->Now() - watched.beat_changed > options_.hung_after;
 }
 
+bool WorkerRegistry::Draining(const Worker& worker) const {
+  std::lock_guard lock(mutex_);
+  const auto it = watched_.find({worker.role, worker.address});
+  return it != watched_.end() && it->second.connected && it->second.worker.status.draining() &&
+         SameProcess(it->second.worker.status.identity(), worker.status.identity());
+}
+
 void WorkerRegistry::CallOpened(const Worker& worker) {
   std::lock_guard lock(mutex_);
   const auto it = watched_.find({worker.role, worker.address});

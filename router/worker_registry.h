@@ -42,6 +42,7 @@ class WorkerRegistry final : public WorkerDirectory {
 
   std::vector<Worker> Snapshot() const override;
   bool Lost(const Worker& worker) const override;
+  bool Draining(const Worker& worker) const override;
 
   // Counts the router's own calls on a worker, for placement.
   void CallOpened(const Worker& worker);
