@@ -114,7 +114,7 @@ void GenerateFlow::OpenDecode() {
 
 void GenerateFlow::OpenPrefill() {
   state_ = FlowState::kPrefilling;
-  ++attempts_;
+  ++attempts_, ++attempts_in_row_;
   InitCall(&prefill_, *plan_.prefill, /*cached=*/true, plan_first_);
   output_.HoldRuns();
   wire::PrefillRequest request;
@@ -161,7 +161,8 @@ void GenerateFlow::OnDecodeEvent(const wire::DecodeResponse& response) {
     case wire::DecodeResponse::kEnded:
       return OnEnded(response.ended());
     case wire::DecodeResponse::kMoved:
-      return;  // Ended follows, with the counts
+      if (move_step_ == MoveStep::kMoving) return;  // Ended follows, with the counts
+      return Broken(decode_, "moved a stream that nobody asked it to move");
     case wire::DecodeResponse::kMoveFailed:
       return AbandonMove(absl::Status(static_cast<absl::StatusCode>(response.move_failed().code()),
                                       response.move_failed().message()));
@@ -246,6 +247,7 @@ void GenerateFlow::OnEnded(const wire::Ended& ended) {
     output_.SetLocalTimes(ended);
     cached_ = ended.positions().reused();
   }
+  deps_.workers->OnOutcome(decode_.worker, absl::OkStatus());
   CloseDecode(/*drop=*/false);
   TryFinish();
 }
@@ -299,6 +301,7 @@ void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
   cached_ = done.positions().reused();
   output_.SetPrefillTimes(done);
   output_.ReleaseRuns(done.bytes_shipped());
+  deps_.workers->OnOutcome(prefill_.worker, absl::OkStatus());
   ClosePrefill(/*drop=*/false);
   if (plan_.decode) OnPublished();
   TryFinish();
@@ -335,6 +338,7 @@ void GenerateFlow::TakeToken(const Call& call, const wire::Selected& selected) {
   }
   if (text_ended_ && end_reason_ != wire::END_REASON_UNSPECIFIED) return Broken(call, "went on after the end");
   tokens_.push_back(selected.token_id());
+  if (call.id == decode_.id) attempts_in_row_ = replans_in_row_ = 0;  // progress that only a live worker makes
   if (text_ended_) return accounting_.CountDropped();
   const bool stopped = output_.Token(selected);
   if (!stopped && selected.end() == wire::END_REASON_UNSPECIFIED) return;

@@ -21,10 +21,11 @@
 //   refusals        (RESOURCE_EXHAUSTED, UNAVAILABLE, ... in kReserving): every other decode worker once, then the
 //                   refusal's code
 //   P fails         attempt n+1 on another prefill worker (the same one if it is the only one and answered with
-//                   something else than UNAVAILABLE), at most `attempts_max` in all; after two failures also on another
+//                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at most `attempts_max` in a row; after two failures also on another
 //                   decode worker if there is one, for the link may be cut. No prefill worker left: UNAVAILABLE if
 //                   split was asked for, else local
-//   D fails         re-plan: prompt and tokens so far go to another decode worker, at most `replans_max` times
+//   D fails         re-plan: prompt and tokens so far go to another decode worker, at most `replans_max` times in
+//                   a row. A token that a decode worker selects starts both counts anew
 //   not repeatable  INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, OUT_OF_RANGE: computed again it would come out the same,
 //                   so the request ends with it
 //   silence         a call that gives no sign of life for `life_timeout`, or whose worker the directory calls lost, has
@@ -69,7 +70,7 @@ class WorkerCalls {
 };
 
 struct FlowLimits {
-  uint32_t attempts_max = 3;
+  uint32_t attempts_max = 3;  // in a row, as replans_max
   uint32_t replans_max = 3;
   absl::Duration life_timeout = absl::Seconds(5);
   absl::Duration finish_timeout = absl::Seconds(5);
@@ -79,7 +80,7 @@ struct FlowLimits {
 // What a flow works with. All pointers must outlive it.
 struct FlowDeps {
   const Clock* clock;
-  const WorkerDirectory* workers;
+  WorkerDirectory* workers;
   WorkerCalls* calls;
   FlowSink* sink;
   TokenBytes token_bytes;
@@ -174,6 +175,8 @@ class GenerateFlow {
   void PrefillFailed(const absl::Status& status);
   void RetryPrefill(const absl::Status& cause);
   bool TryOtherDecodeWorker();
+  // False if there were too many in a row.
+  bool CountReplan();
   void DecodeFailed(const absl::Status& status);
   // Places the rest of the request anew.
   void Replan(v1::Execution execution, const absl::Status& cause);
@@ -212,6 +215,9 @@ class GenerateFlow {
   uint32_t attempt_ = 0;   // within this plan
   uint32_t attempts_ = 0;  // within the request: prompt computations started
   uint32_t replans_ = 0;
+  // Without a new token of a decode worker in between.
+  uint32_t attempts_in_row_ = 0;
+  uint32_t replans_in_row_ = 0;
   uint64_t kv_bytes_shipped_ = 0;
   uint32_t cached_ = 0;
   absl::Duration finishing_since_;

@@ -166,8 +166,10 @@ void KvSender::OnLinkEnded(const absl::Status& status, const ReceiveKvResponse& 
 absl::StatusOr<KvTransfer> KvSender::Outcome(const absl::Status& status, const ReceiveKvResponse& receipt) const {
   const std::string receiver = absl::StrCat("decode worker ", target_.instance, " at ", target_.address);
   if (!status.ok()) {
-    const char* what = absl::IsUnavailable(status) ? " cannot be reached: " : ": ";
-    return absl::Status(status.code(), absl::StrCat(receiver, what, status.message()));
+    // UNAVAILABLE would speak of the sender.
+    if (absl::IsUnavailable(status))
+      return absl::AbortedError(absl::StrCat(receiver, " cannot be reached: ", status.message()));
+    return absl::Status(status.code(), absl::StrCat(receiver, ": ", status.message()));
   }
   std::lock_guard lock(mutex_);
   if (!committed_) return absl::InternalError(absl::StrCat(receiver, " answered before the commit"));

@@ -48,7 +48,7 @@ struct KvTarget {
 
 class KvSender final : public KvLinkListener, public std::enable_shared_from_this<KvSender> {
  public:
-  // The receipt's figures, or why there is none: errors of the receiver with their code, UNAVAILABLE naming it if it
+  // The receipt's figures, or why there is none: errors of the receiver with their code, ABORTED naming it if it
   // cannot be reached. Comes on a thread of the link.
   using Done = std::function<void(absl::StatusOr<KvTransfer>)>;
 
