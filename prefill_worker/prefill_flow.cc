@@ -77,6 +77,12 @@ absl::Status PrefillFlow::Run(const PrefillRequest& request, kv_wire::KvTranspor
   logprobs_ = request.spec().logprobs() > 0;
   trace_ = request.spec().trace();
   end_position_ = static_cast<int>(spec.tokens.size());
+  KV_RETURN_IF_ERROR(context_.prompt_tokens->Take(end_position_));
+  {
+    std::lock_guard lock(mutex_);
+    budgeted_ = true;
+    taken_at_ = context_.clock->Now();
+  }
   KV_ASSIGN_OR_RETURN(const std::shared_ptr<engine::Session> session, context_.engine->Reserve(std::move(spec)));
 
   sink_->Send(Progress(context_.engine->Load().beat, /*queued=*/true, /*computed=*/0));
@@ -123,6 +129,10 @@ PrefillResponse PrefillFlow::Progress(uint64_t beat, bool queued, uint32_t compu
 void PrefillFlow::OnBeat(uint64_t beat, bool queued, uint32_t computed) {
   if (queued && context_.calls->draining()) {
     return Fail(absl::UnavailableError("the worker is draining; the job had not begun"));
+  }
+  if (const absl::Duration waited = context_.clock->Now() - taken_at_; queued && waited > context_.queue_timeout) {
+    return Fail(absl::ResourceExhaustedError(
+        absl::StrCat("the job waited ", absl::FormatDuration(waited), " in the queue of this worker")));
   }
   sink_->SendIfIdle(Progress(beat, queued, computed));
 }
@@ -226,14 +236,16 @@ void PrefillFlow::Fail(const absl::Status& status) {
 bool PrefillFlow::Release() {
   std::shared_ptr<engine::Session> session;
   std::shared_ptr<KvSender> sender;
-  bool in_engine;
+  bool in_engine, budgeted;
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(ended_, true)) return false;
     in_engine = in_engine_;
     session = std::exchange(session_, nullptr);
     sender = std::exchange(sender_, nullptr);
+    budgeted = std::exchange(budgeted_, false);
   }
+  if (budgeted) context_.prompt_tokens->Give(end_position_);
   if (sender != nullptr) sender->Cancel();
   if (in_engine) context_.engine->Stop(session, sampling::EndReason::kNone);
   return true;

@@ -38,7 +38,7 @@ absl::Status FlowOutput::Resume() {
 }
 
 void FlowOutput::OnPlaced() {
-  if (placed_ == absl::ZeroDuration()) placed_ = SinceArrival();
+  if (!started_) placed_ = SinceArrival();
 }
 
 void FlowOutput::Start(const Plan& plan) {

@@ -119,16 +119,22 @@ void GenerateCall::Prepare(const v1::GenerateRequest& request) {
                  .workers = self->backend_.registry,
                  .calls = self.get(),
                  .sink = self.get(),
+                 .admission = self->backend_.admission,
+                 .wake = [weak = std::weak_ptr(self)] { if (auto call = weak.lock()) call->Wake(); },
                  .token_bytes = [model](int32_t id, bool control) { return model->TokenBytes(id, control); },
                  .vocabulary_size = model->facts().vocabulary_size,
                  .new_handoff_id = [] { return RandomBytes(16); },
-                 .limits = {}});
+                 .limits = self->backend_.limits});
     self->flow_->Start();
   });
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
   mailbox_.Post([self = shared_from_this(), status] { self->End(status); });
+}
+
+void GenerateCall::Wake() {
+  Post([](GenerateFlow& flow) { flow.OnWake(); });
 }
 
 void GenerateCall::Tick() {

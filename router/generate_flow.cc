@@ -33,9 +33,7 @@ GenerateFlow::GenerateFlow(FlowRequest request, FlowDeps deps)
 void GenerateFlow::Start() {
   KV_CHECK(tokens_.size() < request_.spec.max_tokens(), "validation leaves at least one token to select");
   if (absl::Status status = output_.Resume(); !status.ok()) return End(status);
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(request_.execution), avoided_);
-  if (!plan.ok()) return End(plan.status());
-  OpenPlan(*std::move(plan));
+  EnterQueue(request_.execution);
 }
 
 void GenerateFlow::Abort(const absl::Status& status) {
@@ -44,6 +42,7 @@ void GenerateFlow::Abort(const absl::Status& status) {
 
 void GenerateFlow::OnTick() {
   if (state_ == FlowState::kDone) return;
+  if (state_ == FlowState::kQueued) return TryPlace();
   if (state_ == FlowState::kFinishing && deps_.clock->Now() - finishing_since_ > deps_.limits.finish_timeout) {
     ClosePrefill(/*drop=*/false);
     CloseDecode(/*drop=*/false);
@@ -134,6 +133,7 @@ void GenerateFlow::OpenPrefill() {
 void GenerateFlow::Accepted() {
   numerics_id_ = plan_.decode ? plan_.decode->numerics_id() : plan_.prefill->numerics_id();
   output_.Start(plan_);
+  LeaveQueue();
 }
 
 // ---- Events of the decode call ----

@@ -3,6 +3,8 @@
 //
 // States, and what leads out of them (D: the decode call, P: the prefill call):
 //
+//   kQueued          Waits for its turn, or for room on a worker (generate_flow_queue.cc); nothing is open.
+//                      placed -> kReserving, or kPrefilling without D; too long -> RESOURCE_EXHAUSTED
 //   kReserving       D is open, Reserve sent.
 //                      Reserved -> kPrefilling (split: P is opened) or kDecoding (local, no cache)
 //   kPrefilling      P is open (attempt n). Token 0 may come from P, from D, or from both, in any order.
@@ -18,8 +20,8 @@
 // When one token is wanted and the execution is split, there is no D: kPrefilling -> kFinishing.
 //
 // What may go wrong on the way (generate_flow_failures.cc):
-//   refusals        (RESOURCE_EXHAUSTED, UNAVAILABLE, ... in kReserving): every other decode worker once, then the
-//                   refusal's code
+//   refusals        every other worker once; then back to kQueued if one of them had no room (RESOURCE_EXHAUSTED), else
+//                   the refusal's code
 //   P fails         attempt n+1 on another prefill worker (the same one if it is the only one and answered with
 //                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at most `attempts_max` in a row; after two failures also on another
 //                   decode worker if there is one, for the link may be cut. No prefill worker left: UNAVAILABLE if
@@ -48,6 +50,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "router/admission.h"
 #include "router/decode_client.h"
 #include "router/flow_output.h"
 #include "router/placement.h"
@@ -75,6 +78,8 @@ struct FlowLimits {
   absl::Duration life_timeout = absl::Seconds(5);
   absl::Duration finish_timeout = absl::Seconds(5);
   absl::Duration move_retry = absl::Seconds(1);  // after a move that failed
+  absl::Duration queue_timeout = absl::Seconds(30);
+  absl::Duration queue_retry = absl::Milliseconds(200);  // after a refusal, unless woken before
 };
 
 // What a flow works with. All pointers must outlive it.
@@ -83,13 +88,15 @@ struct FlowDeps {
   WorkerDirectory* workers;
   WorkerCalls* calls;
   FlowSink* sink;
+  AdmissionQueue* admission;
+  std::function<void()> wake;  // brings about OnWake; may be called on any thread until the flow's end, and after it
   TokenBytes token_bytes;
   uint32_t vocabulary_size;
   std::function<std::string()> new_handoff_id;  // 16 bytes that nobody can guess
   FlowLimits limits;
 };
 
-enum class FlowState { kReserving, kPrefilling, kOpeningAttempt, kDecoding, kFinishing, kDone };
+enum class FlowState { kQueued, kReserving, kPrefilling, kOpeningAttempt, kDecoding, kFinishing, kDone };
 
 class GenerateFlow {
  public:
@@ -103,6 +110,8 @@ class GenerateFlow {
   void OnDecodeEnd(CallId id, const absl::Status& status);
   void OnPrefill(CallId id, const wire::PrefillResponse& response);
   void OnPrefillEnd(CallId id, const absl::Status& status);
+  // There may be room.
+  void OnWake();
   // Looks at the clock. To be called a few times per second.
   void OnTick();
   // The client went away (CANCELLED), or another reason outside to end at once.
@@ -122,6 +131,13 @@ class GenerateFlow {
     bool beats = false;       // the worker sends signs of life on this call
     uint32_t next_index = 0;  // next token expected on this call
   };
+
+  // The queue, in generate_flow_queue.cc.
+  void EnterQueue(v1::Execution execution);
+  void TryPlace();
+  // All workers that could take the request are full.
+  void WaitForRoom(v1::Execution execution, const absl::Status& refusal);
+  void LeaveQueue();
 
   // Plans.
   void OpenPlan(Plan plan);
@@ -192,7 +208,7 @@ class GenerateFlow {
 
   const FlowRequest request_;
   const FlowDeps deps_;
-  FlowState state_ = FlowState::kReserving;
+  FlowState state_ = FlowState::kQueued;
   RequestAccounting accounting_;
   FlowOutput output_;
 
@@ -201,6 +217,11 @@ class GenerateFlow {
   // Set with the last token that is forwarded.
   bool text_ended_ = false;
   wire::EndReason end_reason_ = wire::END_REASON_UNSPECIFIED;  // unspecified with text_ended_: a stop string
+
+  AdmissionQueue::Ticket ticket_ = 0;  // while it waits for a worker to take it
+  v1::Execution queued_execution_ = v1::EXECUTION_UNSPECIFIED;
+  absl::Duration queued_since_, retry_at_;  // on the clock
+  absl::Status full_;                       // the last refusal
 
   Plan plan_;
   std::string numerics_id_;  // of the first plan; later plans keep to it

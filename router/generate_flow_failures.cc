@@ -21,9 +21,10 @@ bool Repeatable(const absl::Status& status) {
   }
 }
 
-// Whether the worker itself is gone or full, so that the same one need not be asked again.
-bool WorkerIsLost(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+// What a failure means for other tries of the request at the same worker.
+AvoidedWorkers::Why WhyAvoided(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return AvoidedWorkers::kFull;
+  return absl::IsUnavailable(status) ? AvoidedWorkers::kLost : AvoidedWorkers::kUnlucky;
 }
 
 std::string Describe(const Worker& worker) {
@@ -52,7 +53,8 @@ void GenerateFlow::PrefillFailed(const absl::Status& status) {
   deps_.workers->OnOutcome(worker, status);
   ClosePrefill(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
-  avoided_.Add(worker, WorkerIsLost(status));
+  avoided_.Add(worker, WhyAvoided(status));
+  if (absl::IsResourceExhausted(status)) --attempts_, --attempts_in_row_;  // nothing was begun
   if (!Repeatable(status) || attempts_in_row_ >= deps_.limits.attempts_max) return End(cause);
   RetryPrefill(cause);
 }
@@ -63,7 +65,7 @@ void GenerateFlow::RetryPrefill(const absl::Status& cause) {
   wanted.numerics_id = prefill_.worker.numerics_id();
   plan_.prefill = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
   if (!plan_.prefill) {
-    if (absl::IsResourceExhausted(cause)) return End(cause);
+    if (absl::IsResourceExhausted(cause)) return WaitForRoom(request_.execution, cause);
     if (request_.execution == v1::EXECUTION_SPLIT) {
       return End(absl::UnavailableError(
           absl::StrCat("execution SPLIT was asked for, and no other prefill worker is left after ", cause.message())));
@@ -89,10 +91,10 @@ bool GenerateFlow::CountReplan() {
 // Two prefill workers failed: it may be the link to this decode worker that is cut.
 bool GenerateFlow::TryOtherDecodeWorker() {
   AvoidedWorkers others = avoided_;
-  others.Add(*plan_.decode, /*lost=*/true);
+  others.Add(*plan_.decode, AvoidedWorkers::kLost);
   auto plan = Place(deps_.workers->Snapshot(), Wanted(v1::EXECUTION_SPLIT), others);
   if (!plan.ok() || !CountReplan()) return false;
-  avoided_.Add(*plan_.decode, /*lost=*/false);
+  avoided_.Add(*plan_.decode, AvoidedWorkers::kUnlucky);
   CloseDecode(/*drop=*/true);
   OpenPlan(*std::move(plan));
   return true;
@@ -109,7 +111,8 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
   ClosePrefill(/*drop=*/true);
   CloseDecode(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
-  avoided_.Add(worker, !reserved_ || WorkerIsLost(status));
+  const AvoidedWorkers::Why why = WhyAvoided(status);
+  avoided_.Add(worker, !reserved_ && why == AvoidedWorkers::kUnlucky ? AvoidedWorkers::kLost : why);
   if (!Repeatable(status)) return End(cause);
   if (reserved_ && !CountReplan()) return End(cause);
   Replan(request_.execution, cause);
@@ -118,7 +121,7 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
 void GenerateFlow::Replan(v1::Execution execution, const absl::Status& cause) {
   auto plan = Place(deps_.workers->Snapshot(), Wanted(execution), avoided_);
   if (plan.ok()) return OpenPlan(*std::move(plan));
-  if (absl::IsResourceExhausted(cause)) return End(cause);
+  if (avoided_.AnyFull()) return WaitForRoom(execution, cause);
   End(absl::UnavailableError(absl::StrCat(cause.message(), "; then ", plan.status().message())));
 }
 
@@ -144,7 +147,9 @@ void GenerateFlow::End(const absl::Status& status) {
   prefill_call_.reset();
   decode_call_.reset();
   other_call_.reset();
+  LeaveQueue();
   deps_.sink->End(status);
+  deps_.admission->Wake();  // what this request held is free, or soon will be
 }
 
 void GenerateFlow::Alive(Call* call, uint64_t beat) {

@@ -27,7 +27,7 @@ void GenerateFlow::MoveIfDraining() {
   PlacementRequest wanted = Wanted(v1::EXECUTION_LOCAL);
   wanted.numerics_id = numerics_id_;
   AvoidedWorkers others = avoided_;
-  others.Add(decode_.worker, /*lost=*/true);
+  others.Add(decode_.worker, AvoidedWorkers::kLost);
   const auto target = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_DECODE, wanted, others);
   if (!target) return;
 
@@ -124,7 +124,7 @@ void GenerateFlow::AbandonMove(const absl::Status& cause) {
                                                {"target", other_.worker.instance()},
                                                {"code", absl::StatusCodeToString(cause.code())},
                                                {"message", std::string(cause.message())}});
-  avoided_.Add(other_.worker, /*lost=*/false);
+  avoided_.Add(other_.worker, AvoidedWorkers::kUnlucky);
   CloseOther(/*drop=*/true);
   move_at_ = deps_.clock->Now() + deps_.limits.move_retry;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/observability/log.h"
+#include "router/admission.h"
 #include "router/worker_address.h"
 
 namespace kvrelay::router {
@@ -19,7 +20,9 @@ struct RouterOptions {
   std::string instance;   // after parsing never empty
   std::string port_file;  // empty: none
   std::vector<WorkerTarget> workers;
-  uint32_t max_active = 256;
+  uint32_t max_active = 1024;
+  AdmissionLimits queue;
+  absl::Duration queue_timeout = absl::Seconds(30);
   observability::LogFormat log_format = observability::LogFormat::kText;
   observability::LogLevel log_level = observability::LogLevel::kInfo;
 };

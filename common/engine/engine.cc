@@ -24,6 +24,7 @@ constexpr int kNumericsVersion = 1;
 constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
 // A prompt advances at least this much per step, whatever the budget says.
 constexpr int kLeastPromptRows = 16;
+constexpr absl::Duration kPriorityStep = absl::Seconds(10);
 
 class EngineImpl final : public Engine {
  public:
@@ -140,7 +141,11 @@ class EngineImpl final : public Engine {
 
   void Obey(Command command) {
     if (command.kind == Command::kStart) {
-      live_.push_back(LiveSession(std::move(command.session), std::move(command.listener)));
+      // In order of arrival, with a head start by priority: so none waits for ever.
+      const absl::Duration order = Order(*command.session);
+      const auto later = std::find_if(live_.begin(), live_.end(),
+                                      [&](const LiveSession& live) { return Order(live.session()) > order; });
+      live_.insert(later, LiveSession(std::move(command.session), std::move(command.listener)));
       return;
     }
     const auto it = std::find_if(live_.begin(), live_.end(),
@@ -153,6 +158,10 @@ class EngineImpl final : public Engine {
     }
     it->set_held(command.kind == Command::kHold);
     if (it->held()) it->listener().OnHeld();
+  }
+
+  static absl::Duration Order(const Session& session) {
+    return session.reserved_at() - session.spec().priority * kPriorityStep;
   }
 
   bool Runnable() const {

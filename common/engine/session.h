@@ -58,6 +58,7 @@ struct SessionSpec {
   sampling::EndRule end_rule;  // max_tokens counts history
   int logprobs = 0;
   KvSource source = KvSource::kComputed;
+  int priority = 0;               // each step counts as 10 s of waiting, where prompts wait for their turn
   bool stop_after_first = false;  // a prefill: one selection, then the end
 };
 

@@ -10,6 +10,7 @@
 #include "common/engine/engine.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
+#include "common/worker/token_budget.h"
 #include "kvrelay/worker/v1/worker.pb.h"
 
 namespace kvrelay::worker {
@@ -19,6 +20,8 @@ struct WorkerContext {
   engine::Engine* engine = nullptr;
   LiveCalls* calls = nullptr;
   TickSource* ticker = nullptr;
+  TokenBudget* prompt_tokens = nullptr;                       // of jobs that a prefill worker has taken
+  absl::Duration queue_timeout = absl::InfiniteDuration();  // longest wait of a job before its first step
   TaskRunner* tasks = nullptr;  // copies KV into frames
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"

@@ -109,11 +109,14 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
   LiveCalls calls;
   Ticker ticker;
   TaskThread tasks;
+  TokenBudget prompt_tokens(options.queue_tokens);
   WorkerContext context;
   context.engine = engine.get();
   context.calls = &calls;
   context.ticker = &ticker;
   context.tasks = &tasks;
+  context.prompt_tokens = &prompt_tokens;
+  context.queue_timeout = options.queue_timeout;
   FillContext(options, role, loaded, context);
 
   std::vector<RoleService> services = role.make_services(&context);

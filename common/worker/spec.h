@@ -16,6 +16,7 @@ namespace kvrelay::worker {
 inline constexpr int kMaxStopTokenIds = 64;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxCacheSaltBytes = 64;
+inline constexpr int kMaxPriority = 10;
 
 // INVALID_ARGUMENT naming the field, the value and the limit. Nothing is allocated by an unchecked number. `source` and
 // `stop_after_first` are for the caller to set; Engine::Reserve checks what depends on the engine.

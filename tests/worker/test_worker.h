@@ -31,6 +31,7 @@ class TestWorker {
     context_.calls = &calls_;
     context_.ticker = &ticker_;
     context_.tasks = &tasks_;
+    context_.prompt_tokens = &prompt_tokens_;
     context_.role = role;
     context_.kernel_id = "fake";
     context_.vocabulary = vocabulary;
@@ -62,6 +63,7 @@ class TestWorker {
   worker::LiveCalls calls_;
   worker::Ticker ticker_{absl::Milliseconds(20)};
   worker::TaskThread tasks_;
+  worker::TokenBudget prompt_tokens_{10000};
   worker::WorkerContext context_;
   std::unique_ptr<grpc::Service> watch_;
   std::unique_ptr<rpc::Server> server_;
