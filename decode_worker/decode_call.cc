@@ -24,8 +24,7 @@ class DecodeCall final : public Reactor {
                            ReservationTable* reservations, worker::KvChannels* channels) {
     auto call = std::make_shared<DecodeCall>(call_context, channels);
     call->self_ = call;
-    call->flow_ =
-        std::make_shared<DecodeFlow>(context, reservations, std::shared_ptr<DecodeSink>(call, &call->sink_));
+    call->flow_ = std::make_shared<DecodeFlow>(context, reservations, std::shared_ptr<DecodeSink>(call, &call->sink_));
     call->StartRead(&call->request_);
     return call.get();
   }

@@ -128,19 +128,18 @@ absl::Status DecodeFlow::OnReserve(const Reserve& reserve) {
 absl::Status DecodeFlow::StartReceiving(const Reserve& reserve, std::shared_ptr<engine::Session> session) {
   const engine::SessionSpec& spec = session->spec();
   const int tokens = static_cast<int>(spec.tokens.size());
-  kv_wire::HandoffExpectation expected{.handoff_id = reserve.handoff_id(),
-                                       .model_fingerprint = context_.identity.model_fingerprint(),
-                                       .numerics_id = context_.identity.numerics_id(),
-                                       .tokens = tokens,
-                                       .max_end_position =
-                                           reserve.source() == worker::v1::SOURCE_MOVED ? engine::PositionsNeeded(spec) : tokens,
-                                       .first_index = static_cast<uint32_t>(spec.tokens.size()) - spec.prompt_length,
-                                       .vocabulary = static_cast<uint32_t>(context_.vocabulary),
-                                       .logprobs = spec.logprobs,
-                                       .ends_request = [rule = spec.end_rule](uint32_t index, uint32_t token) {
-                                         return sampling::EndsRequest(rule, index + 1, static_cast<int32_t>(token)) !=
-                                                sampling::EndReason::kNone;
-                                       }};
+  kv_wire::HandoffExpectation expected{
+      .handoff_id = reserve.handoff_id(),
+      .model_fingerprint = context_.identity.model_fingerprint(),
+      .numerics_id = context_.identity.numerics_id(),
+      .tokens = tokens,
+      .max_end_position = reserve.source() == worker::v1::SOURCE_MOVED ? engine::PositionsNeeded(spec) : tokens,
+      .first_index = static_cast<uint32_t>(spec.tokens.size()) - spec.prompt_length,
+      .vocabulary = static_cast<uint32_t>(context_.vocabulary),
+      .logprobs = spec.logprobs,
+      .ends_request = [rule = spec.end_rule](uint32_t index, uint32_t token) {
+        return sampling::EndsRequest(rule, index + 1, static_cast<int32_t>(token)) != sampling::EndReason::kNone;
+      }};
   auto receiver = std::make_unique<kv_wire::HandoffReceiver>(session->cache(), std::move(expected), context_.clock);
   // Weak: the table must not keep a flow alive.
   auto reservation = std::make_shared<Reservation>(
@@ -359,8 +358,8 @@ void DecodeFlow::OnMoveEnded(absl::StatusOr<KvTransfer> transfer) {
   }
   const absl::Status cause =
       transfer.ok() ? absl::AbortedError("the target has the KV of another attempt") : transfer.status();
-  observability::LogWarning("move_failed", {{"code", absl::StatusCodeToString(cause.code())},
-                                            {"message", std::string(cause.message())}});
+  observability::LogWarning(
+      "move_failed", {{"code", absl::StatusCodeToString(cause.code())}, {"message", std::string(cause.message())}});
   DecodeResponse response;
   response.mutable_move_failed()->set_code(static_cast<int>(cause.code()));
   response.mutable_move_failed()->set_message(std::string(cause.message()));

@@ -99,7 +99,7 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   uint64_t last_beat_ = 0;
   Held held_;
   RecentTokens recent_;
-  engine::PositionCounts counts_;       // at the token selected last, by an own run
+  engine::PositionCounts counts_;     // at the token selected last, by an own run
   std::shared_ptr<DecodeMove> move_;  // while one is under way
   // Set once, before the phase leaves kNew.
   sampling::EndRule end_rule_;

@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "common/kv_wire/kv_sender.h"
 #include "common/engine/session.h"
+#include "common/kv_wire/kv_sender.h"
 #include "kvrelay/worker/v1/decode.pb.h"
 
 namespace kvrelay::decode_worker {

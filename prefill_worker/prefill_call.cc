@@ -47,9 +47,9 @@ class PrefillCall final : public grpc::ServerWriteReactor<PrefillResponse> {
 }  // namespace
 
 grpc::ServerWriteReactor<PrefillResponse>* StartPrefillCall(grpc::CallbackServerContext* call_context,
-                                                           const worker::WorkerContext* context,
-                                                           worker::KvChannels* channels,
-                                                           const PrefillRequest& request) {
+                                                            const worker::WorkerContext* context,
+                                                            worker::KvChannels* channels,
+                                                            const PrefillRequest& request) {
   return PrefillCall::Start(call_context, context, channels, request);
 }
 

@@ -11,8 +11,8 @@ namespace kvrelay::prefill_worker {
 
 // Starts a call, which lives until gRPC is done with it. `request` is used only now; the others must outlive the call.
 grpc::ServerWriteReactor<worker::v1::PrefillResponse>* StartPrefillCall(grpc::CallbackServerContext* call_context,
-                                                                       const worker::WorkerContext* context,
-                                                                       worker::KvChannels* channels,
-                                                                       const worker::v1::PrefillRequest& request);
+                                                                        const worker::WorkerContext* context,
+                                                                        worker::KvChannels* channels,
+                                                                        const worker::v1::PrefillRequest& request);
 
 }  // namespace kvrelay::prefill_worker

@@ -13,8 +13,8 @@ absl::StatusOr<AdmissionQueue::Ticket> AdmissionQueue::Enter(const Request& requ
   // One request of any size may wait alone.
   if (!request.admitted_before && !places_.empty() && tokens_ + request.tokens > limits_.tokens) {
     return absl::ResourceExhaustedError(absl::StrCat("the router's queue is full: ", tokens_,
-                                                     " tokens wait, this request has ", request.tokens, ", the limit is ",
-                                                     limits_.tokens, "; try again later"));
+                                                     " tokens wait, this request has ", request.tokens,
+                                                     ", the limit is ", limits_.tokens, "; try again later"));
   }
   const absl::Duration order = request.arrival - request.priority * kPriorityStep;
   tokens_ += request.tokens;

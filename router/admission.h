@@ -20,8 +20,8 @@
 namespace kvrelay::router {
 
 struct AdmissionLimits {
-  uint32_t requests = 256;     // that wait
-  uint64_t tokens = 1 << 20;   // prompt + max_tokens of all that wait
+  uint32_t requests = 256;    // that wait
+  uint64_t tokens = 1 << 20;  // prompt + max_tokens of all that wait
 };
 
 class AdmissionQueue {
@@ -33,9 +33,9 @@ class AdmissionQueue {
   explicit AdmissionQueue(const AdmissionLimits& limits) : limits_(limits) {}
 
   struct Request {
-    absl::Duration arrival;      // on the router's clock
-    int priority = 0;            // more is sooner
-    uint64_t tokens = 0;         // prompt + max_tokens
+    absl::Duration arrival;        // on the router's clock
+    int priority = 0;              // more is sooner
+    uint64_t tokens = 0;           // prompt + max_tokens
     bool admitted_before = false;  // a stream that lost its worker: limits do not turn it away
   };
   // Takes a place. `wake` is called when the request should try again. RESOURCE_EXHAUSTED names the limit.

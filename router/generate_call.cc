@@ -120,7 +120,10 @@ void GenerateCall::Prepare(const v1::GenerateRequest& request) {
                  .calls = self.get(),
                  .sink = self.get(),
                  .admission = self->backend_.admission,
-                 .wake = [weak = std::weak_ptr(self)] { if (auto call = weak.lock()) call->Wake(); },
+                 .wake =
+                     [weak = std::weak_ptr(self)] {
+                       if (auto call = weak.lock()) call->Wake();
+                     },
                  .token_bytes = [model](int32_t id, bool control) { return model->TokenBytes(id, control); },
                  .vocabulary_size = model->facts().vocabulary_size,
                  .new_handoff_id = [] { return RandomBytes(16); },

@@ -164,8 +164,8 @@ void GenerateFlow::OnDecodeEvent(const wire::DecodeResponse& response) {
       if (move_step_ == MoveStep::kMoving) return;  // Ended follows, with the counts
       return Broken(decode_, "moved a stream that nobody asked it to move");
     case wire::DecodeResponse::kMoveFailed:
-      return AbandonMove(absl::Status(static_cast<absl::StatusCode>(response.move_failed().code()),
-                                      response.move_failed().message()));
+      return AbandonMove(
+          absl::Status(static_cast<absl::StatusCode>(response.move_failed().code()), response.move_failed().message()));
     default:
       return Broken(decode_, "sent a message that this router does not know");
   }
@@ -186,8 +186,8 @@ absl::Status GenerateFlow::CheckIdentity(const Call& call, const wire::WorkerIde
       found.model_fingerprint() == expected.model_fingerprint() && found.numerics_id() == expected.numerics_id()) {
     return absl::OkStatus();
   }
-  return absl::UnavailableError(absl::StrCat("another process answers at ", call.worker.address, ": ",
-                                             found.instance(), " instead of ", expected.instance()));
+  return absl::UnavailableError(absl::StrCat("another process answers at ", call.worker.address, ": ", found.instance(),
+                                             " instead of ", expected.instance()));
 }
 
 void GenerateFlow::OnReserved(const wire::Reserved& reserved) {

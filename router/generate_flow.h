@@ -23,9 +23,9 @@
 //   refusals        every other worker once; then back to kQueued if one of them had no room (RESOURCE_EXHAUSTED), else
 //                   the refusal's code
 //   P fails         attempt n+1 on another prefill worker (the same one if it is the only one and answered with
-//                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at most `attempts_max` in a row; after two failures also on another
-//                   decode worker if there is one, for the link may be cut. No prefill worker left: UNAVAILABLE if
-//                   split was asked for, else local
+//                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at
+//                   most `attempts_max` in a row; after two failures also on another decode worker if there is one, for
+//                   the link may be cut. No prefill worker left: UNAVAILABLE if split was asked for, else local
 //   D fails         re-plan: prompt and tokens so far go to another decode worker, at most `replans_max` times in
 //                   a row. A token that a decode worker selects starts both counts anew
 //   not repeatable  INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, OUT_OF_RANGE: computed again it would come out the same,

@@ -1,4 +1,5 @@
-// How GenerateFlow moves a running stream from a decode worker that drains to another, without computing anything again:
+// How GenerateFlow moves a running stream from a decode worker that drains to another, without computing anything
+// again:
 //
 //   kNone       the worker drains, another can take the stream: D' is opened with a Reserve of all tokens so far
 //                 -> kReserving
@@ -10,7 +11,8 @@
 //                 D fails -> both are let go, and the flow plans anew
 //   kSwitched   last tokens of the old D are compared with the known ones. Ended, or a failure -> kNone
 //
-// Both may run for a while when the receipt was lost: they select the same tokens, and the flow forwards the first copy.
+// Both may run for a while when the receipt was lost: they select the same tokens, and the flow forwards the first
+// copy.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -113,7 +113,7 @@ class EngineImpl final : public Engine {
   struct Command {
     enum Kind { kStart, kStop, kHold, kResume } kind;
     std::shared_ptr<Session> session;
-    std::shared_ptr<SessionListener> listener = nullptr;       // of kStart
+    std::shared_ptr<SessionListener> listener = nullptr;      // of kStart
     sampling::EndReason reason = sampling::EndReason::kNone;  // of kStop
   };
 

@@ -14,7 +14,8 @@ LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<Sessi
   if (spec.source == KvSource::kReceived) {
     const std::vector<int32_t>& selected = session_->received_selected();
     KV_CHECK(!selected.empty(), "a received session has its next input");
-    KV_CHECK(ready == spec.tokens.size() + selected.size() - 1, "a received session has the KV of all before its input");
+    KV_CHECK(ready == spec.tokens.size() + selected.size() - 1,
+             "a received session has the KV of all before its input");
     history_.insert(history_.end(), selected.begin(), selected.end());
     counts_.received = ready;
   } else {

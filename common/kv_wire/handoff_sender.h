@@ -6,8 +6,9 @@
 // after the last layer only that layer's frames and the commit remain.
 //
 // Thread-safety: two halves that share no state. OnLayer() belongs to one thread (the compute thread); BuildFrame(),
-// complete() and Commit() to one other (the writer); Header() to whoever made it, before both. The caller's queue between the
-// two orders the cache writes before the reads. Shares the cache, whose blocks therefore stay until the sender is gone.
+// complete() and Commit() to one other (the writer); Header() to whoever made it, before both. The caller's queue
+// between the two orders the cache writes before the reads. Shares the cache, whose blocks therefore stay until the
+// sender is gone.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class HandoffSender {
   // Positions may be computed in any number of chunks; those outside the range are ignored.
   std::vector<Piece> OnLayer(int layer, int end);
 
-  // The range ends at `end`. REQUIRES: on the thread of OnLayer(), once at most, before the last OnLayer() calls and before
-  // Commit(); first_position < end <= end_position(), and no piece past `end` was returned.
+  // The range ends at `end`. REQUIRES: on the thread of OnLayer(), once at most, before the last OnLayer() calls and
+  // before Commit(); first_position < end <= end_position(), and no piece past `end` was returned.
   void SetEnd(int end);
 
   // Fills `frame` (its memory is reused) and takes its payload into the digest. REQUIRES: once per piece of OnLayer().

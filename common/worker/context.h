@@ -20,9 +20,9 @@ struct WorkerContext {
   engine::Engine* engine = nullptr;
   LiveCalls* calls = nullptr;
   TickSource* ticker = nullptr;
-  TokenBudget* prompt_tokens = nullptr;                       // of jobs that a prefill worker has taken
+  TokenBudget* prompt_tokens = nullptr;                     // of jobs that a prefill worker has taken
   absl::Duration queue_timeout = absl::InfiniteDuration();  // longest wait of a job before its first step
-  TaskRunner* tasks = nullptr;  // copies KV into frames
+  TaskRunner* tasks = nullptr;                              // copies KV into frames
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"
   std::string kernel_id;

@@ -52,7 +52,8 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
   result.end_rule.min_tokens = spec.min_tokens();
   result.logprobs = static_cast<int>(spec.logprobs());
   if (spec.priority() < -kMaxPriority || spec.priority() > kMaxPriority)
-    return absl::InvalidArgumentError(absl::StrCat("priority is ", spec.priority(), ", it must be -", kMaxPriority, " to ", kMaxPriority));
+    return absl::InvalidArgumentError(
+        absl::StrCat("priority is ", spec.priority(), ", it must be -", kMaxPriority, " to ", kMaxPriority));
   result.priority = spec.priority();
   return result;
 }

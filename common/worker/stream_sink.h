@@ -1,5 +1,5 @@
-// An EventSink that writes to a gRPC server reactor. What a worker refuses for lack of room is worth another try soon, so
-// such a status carries a retry delay.
+// An EventSink that writes to a gRPC server reactor. What a worker refuses for lack of room is worth another try soon,
+// so such a status carries a retry delay.
 #pragma once
 
 #include <utility>
@@ -25,7 +25,8 @@ class StreamSink : public EventSink<Event> {
   void SendIfIdle(Event event) override { writer_.PushIfIdle(std::move(event)); }
   void End() override { writer_.FinishAfterQueue(grpc::Status::OK); }
   void Fail(const absl::Status& status) override {
-    writer_.FinishNow(rpc::ToGrpc(absl::IsResourceExhausted(status) ? rpc::WithRetryDelay(status, kRetryAfter) : status));
+    writer_.FinishNow(
+        rpc::ToGrpc(absl::IsResourceExhausted(status) ? rpc::WithRetryDelay(status, kRetryAfter) : status));
   }
 
   void OnWriteDone(bool ok) { writer_.OnWriteDone(ok); }

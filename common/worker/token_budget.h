@@ -19,8 +19,9 @@ class TokenBudget {
   absl::Status Take(uint64_t tokens) {
     std::lock_guard lock(mutex_);
     if (taken_ > 0 && taken_ + tokens > limit_) {
-      return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", taken_, " prompt tokens wait, this prompt has ",
-                                                       tokens, ", the limit is ", limit_, "; try again later"));
+      return absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", taken_,
+                                                       " prompt tokens wait, this prompt has ", tokens,
+                                                       ", the limit is ", limit_, "; try again later"));
     }
     taken_ += tokens;
     return absl::OkStatus();

@@ -61,7 +61,9 @@ class FakeCluster final : public WorkerDirectory, public WorkerCalls {
   std::vector<Worker> Snapshot() const override { return workers; }
   bool Lost(const Worker& worker) const override { return lost.contains(worker.instance()); }
   bool Draining(const Worker& worker) const override { return draining.contains(worker.instance()); }
-  void OnOutcome(const Worker& worker, const absl::Status& outcome) override { outcomes[worker.instance()].push_back(outcome); }
+  void OnOutcome(const Worker& worker, const absl::Status& outcome) override {
+    outcomes[worker.instance()].push_back(outcome);
+  }
   std::unique_ptr<DecodeCall> OpenDecode(CallId id, const Worker& worker) override;
   std::unique_ptr<PrefillCall> OpenPrefill(CallId id, const Worker& worker,
                                            const wire::PrefillRequest& request) override;

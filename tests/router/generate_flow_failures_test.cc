@@ -163,7 +163,8 @@ TEST(FlowFailures, RefusalsGoToEveryDecodeWorkerOnce) {
 TEST(FlowFailures, RefusalsGoToEveryPrefillWorkerOnce) {
   FlowFixture f;
   f.AddWorkers(5, 1);
-  for (const char* p : {"p1", "p2", "p3", "p4", "p5"}) f.cluster.faults[p].refuse = absl::ResourceExhaustedError("queue full");
+  for (const char* p : {"p1", "p2", "p3", "p4", "p5"})
+    f.cluster.faults[p].refuse = absl::ResourceExhaustedError("queue full");
   f.Run();
   EXPECT_EQ(f.flow->state(), FlowState::kQueued);
   EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "p1", "p2", "p3", "p4", "p5"));

@@ -74,8 +74,8 @@ class FakeEngine final : public engine::Engine {
   struct Command {
     enum Kind { kStart, kStop, kHold, kResume } kind;
     std::shared_ptr<engine::Session> session;
-    std::shared_ptr<engine::SessionListener> listener = nullptr;       // of kStart
-    sampling::EndReason reason = sampling::EndReason::kNone;  // of kStop
+    std::shared_ptr<engine::SessionListener> listener = nullptr;  // of kStart
+    sampling::EndReason reason = sampling::EndReason::kNone;      // of kStop
   };
 
   void Loop();
