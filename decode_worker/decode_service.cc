@@ -17,12 +17,13 @@ class DecodeServiceImpl final : public worker::v1::DecodeService::CallbackServic
       : context_(context), reservations_(reservations) {}
 
   grpc::ServerBidiReactor<DecodeRequest, DecodeResponse>* Decode(grpc::CallbackServerContext* context) override {
-    return DecodeCall::Start(context, context_, reservations_);
+    return StartDecodeCall(context, context_, reservations_, &channels_);
   }
 
  private:
   const worker::WorkerContext* const context_;
   ReservationTable* const reservations_;
+  worker::KvChannels channels_;  // to the targets of moves
 };
 
 }  // namespace

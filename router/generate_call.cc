@@ -155,8 +155,8 @@ void GenerateCall::End(const absl::Status& status) {
                                      {"code", absl::StatusCodeToString(status.code())},
                                      {"message", std::string(status.message())},
                                      {"seconds", absl::ToDoubleSeconds(backend_.clock->Now() - arrival_)}});
+  std::exchange(on_end_, nullptr)();  // first: a client that has seen its end finds the place free
   writer_.FinishAfterQueue(rpc::ToGrpc(WithAdvice(status)));
-  std::exchange(on_end_, nullptr)();
 }
 
 std::unique_ptr<DecodeCall> GenerateCall::OpenDecode(CallId id, const Worker& worker) {

@@ -49,15 +49,16 @@ void GenerateFlow::PrefillFailed(const absl::Status& status) {
     return TryFinish();
   }
   if (published_) return ClosePrefill(/*drop=*/false);
+  deps_.workers->OnOutcome(worker, status);
   ClosePrefill(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
   avoided_.Add(worker, WorkerIsLost(status));
-  if (!Repeatable(status) || attempts_ >= deps_.limits.attempts_max) return End(cause);
+  if (!Repeatable(status) || attempts_in_row_ >= deps_.limits.attempts_max) return End(cause);
   RetryPrefill(cause);
 }
 
 void GenerateFlow::RetryPrefill(const absl::Status& cause) {
-  if (plan_.decode && attempts_ >= 2 && TryOtherDecodeWorker()) return;
+  if (plan_.decode && attempts_in_row_ >= 2 && TryOtherDecodeWorker()) return;
   PlacementRequest wanted = Wanted(v1::EXECUTION_SPLIT);
   wanted.numerics_id = prefill_.worker.numerics_id();
   plan_.prefill = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
@@ -67,7 +68,7 @@ void GenerateFlow::RetryPrefill(const absl::Status& cause) {
       return End(absl::UnavailableError(
           absl::StrCat("execution SPLIT was asked for, and no other prefill worker is left after ", cause.message())));
     }
-    if (++replans_ > deps_.limits.replans_max) return End(cause);
+    if (!CountReplan()) return End(cause);
     CloseDecode(/*drop=*/true);
     return Replan(v1::EXECUTION_LOCAL, cause);
   }
@@ -79,13 +80,18 @@ void GenerateFlow::RetryPrefill(const absl::Status& cause) {
   decode_call_->Send(std::move(request));
 }
 
+bool GenerateFlow::CountReplan() {
+  if (replans_in_row_ >= deps_.limits.replans_max) return false;
+  ++replans_, ++replans_in_row_;
+  return true;
+}
+
 // Two prefill workers failed: it may be the link to this decode worker that is cut.
 bool GenerateFlow::TryOtherDecodeWorker() {
   AvoidedWorkers others = avoided_;
   others.Add(*plan_.decode, /*lost=*/true);
   auto plan = Place(deps_.workers->Snapshot(), Wanted(v1::EXECUTION_SPLIT), others);
-  if (!plan.ok() || replans_ >= deps_.limits.replans_max) return false;
-  ++replans_;
+  if (!plan.ok() || !CountReplan()) return false;
   avoided_.Add(*plan_.decode, /*lost=*/false);
   CloseDecode(/*drop=*/true);
   OpenPlan(*std::move(plan));
@@ -98,12 +104,14 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
     CloseDecode(/*drop=*/false);
     return TryFinish();
   }
+  deps_.workers->OnOutcome(worker, status);
+  if (move_step_ != MoveStep::kSwitched) CloseOther(/*drop=*/true);
   ClosePrefill(/*drop=*/true);
   CloseDecode(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
   avoided_.Add(worker, !reserved_ || WorkerIsLost(status));
   if (!Repeatable(status)) return End(cause);
-  if (reserved_ && ++replans_ > deps_.limits.replans_max) return End(cause);
+  if (reserved_ && !CountReplan()) return End(cause);
   Replan(request_.execution, cause);
 }
 
@@ -135,6 +143,7 @@ void GenerateFlow::End(const absl::Status& status) {
   state_ = FlowState::kDone;
   prefill_call_.reset();
   decode_call_.reset();
+  other_call_.reset();
   deps_.sink->End(status);
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/host_port.h"
 
 namespace kvrelay::rpc {
 
@@ -52,13 +53,5 @@ class Server {
 
 // Whether an address can be bound now; the errors of Server::Start. For programs that load for long before they listen.
 absl::Status CheckCanListen(const std::string& listen);
-
-// Splits host:port, [v6]:port included. INVALID_ARGUMENT says what is wrong.
-struct HostPort {
-  std::string host;
-  int port;
-};
-absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
-std::string JoinHostPort(const HostPort& address);
 
 }  // namespace kvrelay::rpc

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/task_runner.h"
 #include "common/engine/engine.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
@@ -17,7 +18,8 @@ struct WorkerContext {
   const Clock* clock = nullptr;
   engine::Engine* engine = nullptr;
   LiveCalls* calls = nullptr;
-  Ticker* ticker = nullptr;
+  TickSource* ticker = nullptr;
+  TaskRunner* tasks = nullptr;  // copies KV into frames
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"
   std::string kernel_id;

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/host_port.h"
 
 namespace kvrelay::worker {
 namespace {
@@ -57,6 +58,20 @@ absl::Status CheckHandoffId(const std::string& id) {
   if (id.size() == kHandoffIdBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("handoff_id has ", id.size(), " bytes, it must have ", kHandoffIdBytes));
+}
+
+absl::Status CheckInstance(const std::string& field, const std::string& instance) {
+  constexpr size_t kMaxBytes = 256;
+  if (!instance.empty() && instance.size() <= kMaxBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", instance.size(), " bytes, it must have 1 to ", kMaxBytes));
+}
+
+absl::Status CheckKvTarget(const std::string& address, const std::string& instance) {
+  KV_RETURN_IF_ERROR(CheckInstance("decode_instance", instance));
+  KV_ASSIGN_OR_RETURN(const rpc::HostPort parsed, rpc::ParseHostPort(address));
+  if (parsed.port != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("kv_address has port 0");
 }
 
 }  // namespace kvrelay::worker

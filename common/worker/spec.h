@@ -24,5 +24,9 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
 // A handoff id is 16 bytes. It is never quoted: it is a right to write.
 inline constexpr int kHandoffIdBytes = 16;
 absl::Status CheckHandoffId(const std::string& id);
+// The name of a worker that a peer gives, 1 to 256 bytes.
+absl::Status CheckInstance(const std::string& field, const std::string& instance);
+// Where a peer asks to send KV: host:port with a port, and who is expected there.
+absl::Status CheckKvTarget(const std::string& address, const std::string& instance);
 
 }  // namespace kvrelay::worker

@@ -179,19 +179,34 @@ TEST(FlowFailures, ErrorsThatWouldComeAgainAreNotRepeated) {
   EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "p1"));
 }
 
-TEST(FlowFailures, ReplansAreLimited) {
+TEST(FlowFailures, ReplansWithoutProgressAreLimited) {
   FlowFixture f;
   f.AddWorkers(0, 9);
   f.Start();
   for (int i = 1; i <= 9; ++i) {
+    f.cluster.StepRole(v1::WORKER_ROLE_DECODE);  // Reserved
+    f.cluster.Kill("d" + std::to_string(i));
+    f.cluster.StepRole(v1::WORKER_ROLE_DECODE);
+  }
+  f.cluster.RunAll();
+  EXPECT_TRUE(absl::IsUnavailable(f.sink.status)) << f.sink.status;
+  EXPECT_EQ(f.cluster.opened.size(), 4u);
+}
+
+TEST(FlowFailures, AStreamThatGetsOnIsPlannedAnewAsOftenAsNeeded) {
+  FlowFixture f;
+  f.AddWorkers(0, 9);
+  f.request.spec.set_max_tokens(9);
+  f.Start();
+  for (int i = 1; i <= 8; ++i) {
     const size_t had = f.sink.Ids().size();
     while (f.sink.Ids().size() == had && f.cluster.Step()) {
     }
     f.cluster.Kill("d" + std::to_string(i));
   }
   f.cluster.RunAll();
-  EXPECT_TRUE(absl::IsUnavailable(f.sink.status)) << f.sink.status;
-  EXPECT_EQ(f.cluster.opened.size(), 4u);
+  f.CheckSuccess();
+  EXPECT_EQ(f.sink.Finished()->replans(), 8u);
 }
 
 TEST(FlowFailures, AnotherProcessAtTheSameAddressIsNotUsed) {

@@ -1,4 +1,4 @@
-// The KV connections of a prefill worker: one per decode worker, shared by the transfers to it and by nothing else.
+// The KV connections of a sender: one per decode worker, shared by the transfers to it and by nothing else.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-namespace kvrelay::prefill_worker {
+namespace kvrelay::worker {
 
 // Thread-safe.
 class KvChannels {
@@ -23,4 +23,4 @@ class KvChannels {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker

@@ -1,8 +1,8 @@
-#include "prefill_worker/kv_channels.h"
+#include "common/worker/kv_channels.h"
 
 #include "common/rpc/channel.h"
 
-namespace kvrelay::prefill_worker {
+namespace kvrelay::worker {
 
 std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
   std::lock_guard lock(mutex_);
@@ -15,4 +15,4 @@ std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
   return channel;
 }
 
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker
