@@ -177,10 +177,8 @@ absl::StatusOr<KvTransfer> KvSender::Outcome(const absl::Status& status, const R
   figures.receipt = receipt;
   const absl::Duration now = clock_->Now();
   const absl::Duration first = first_frame_at_.value_or(now);
-  const absl::Duration last_layer = last_layer_at_.value_or(now);
   figures.duration = now - first;
-  figures.hidden = std::clamp(last_layer - first, absl::ZeroDuration(), figures.duration);
-  figures.tail = now - last_layer;
+  figures.hidden = std::clamp(last_layer_at_.value_or(now) - first, absl::ZeroDuration(), figures.duration);
   return figures;
 }
 

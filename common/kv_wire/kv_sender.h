@@ -34,7 +34,6 @@ struct KvTransfer {
   uint64_t bytes_before_last_layer = 0;  // written before the last layer of the prompt was computed
   absl::Duration duration;               // first frame written until the receipt
   absl::Duration hidden;                 // its part before the last layer was computed
-  absl::Duration tail;                   // last layer computed until the receipt
   uint32_t first_frame_layer = 0;        // highest layer computed when the first frame was written
 };
 

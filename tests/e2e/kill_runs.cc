@@ -68,7 +68,8 @@ class Kills {
   }
 
   void RunOne(int number) {
-    KillRun run{.token = tokens_[number]};
+    KillRun run;
+    run.token = tokens_[number];
     const size_t which = number % requests_.size();
     absl::Duration killed;
     std::thread restart;
