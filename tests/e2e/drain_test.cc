@@ -1,5 +1,5 @@
-// Workers that are told to stop while streams run: the streams move, nothing is computed again, and the worker's process
-// ends well before its grace.
+// Workers that are told to stop while streams run: the streams move, nothing is computed again, and the worker's
+// process ends well before its grace.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
