@@ -57,10 +57,7 @@ class Chaos {
     for (int i = 2; i <= options_.routers; ++i) KV_RETURN_IF_ERROR(cluster_.StartRouter(absl::StrCat("router-", i)));
     KV_RETURN_IF_ERROR(cluster_.WaitReady());
     for (const std::string& name : cluster_.names("router")) routers_.push_back(cluster_.address(name));
-    for (const v1::GenerateRequest& request : requests_) {
-      undisturbed_.push_back(Generate(cluster_.stub(), request));
-      if (!undisturbed_.back().status.ok()) return absl::InternalError(undisturbed_.back().status.error_message());
-    }
+    KV_RETURN_IF_ERROR(RunUndisturbed());
     end_ = Clock::Real()->Now() + options_.duration;
     std::vector<std::thread> threads;
     for (int i = 0; i < options_.streams; ++i) threads.emplace_back([this, i] { Client(i); });
@@ -78,6 +75,19 @@ class Chaos {
   struct Gap {
     absl::Duration begin, end;
   };
+
+  absl::Status RunUndisturbed() {
+    std::vector<std::thread> threads;
+    undisturbed_.resize(requests_.size());
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      threads.emplace_back([this, i] { undisturbed_[i] = Generate(cluster_.stub(), requests_[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Stream& stream : undisturbed_) {
+      if (!stream.status.ok()) return absl::InternalError("undisturbed: " + stream.status.error_message());
+    }
+    return absl::OkStatus();
+  }
 
   bool Over() const { return Clock::Real()->Now() >= end_; }
 
@@ -129,12 +139,13 @@ class Chaos {
 
   void StrikeAll(const std::string& role, int count) {
     std::mt19937_64 random(options_.seed * 77 + role.size());
+    const FaultChoice choice{.random = [&](uint64_t below) { return random() % below; },
+                             .over = [this] { return Over(); }};
     while (true) {
       absl::SleepFor(absl::Milliseconds(500 + random() % 2000));
       if (Over()) return;
       FaultSpan span;
-      const absl::Status back = Strike(
-          cluster_, role, count, [&](uint64_t below) { return random() % below; }, &span);
+      const absl::Status back = Strike(cluster_, role, count, choice, &span);
       std::lock_guard lock(mutex_);
       faults_.push_back(span);
       if (!back.ok()) Problem(back.ToString());

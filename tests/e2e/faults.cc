@@ -41,33 +41,33 @@ bool RouterReady(Cluster& cluster, const std::string& name) {
   return prefill && decode;
 }
 
-void Disturb(Proxy& proxy, const std::string& how, absl::Duration duration) {
-  const Link link = how == "cut" ? Link::kCut : how == "slow" ? Link::kSlow : Link::kHalfOpen;
-  proxy.Set(link, kSlowBytesPerSecond);
-  absl::SleepFor(duration);
-  proxy.Set(Link::kWhole);
+// Up to `longest`, at random.
+void Last(absl::Duration longest, const FaultChoice& choice) {
+  const auto milliseconds = static_cast<uint64_t>(absl::ToInt64Milliseconds(longest));
+  const absl::Duration end = Clock::Real()->Now() + absl::Milliseconds(100 + choice.random(milliseconds));
+  while (Clock::Real()->Now() < end && !choice.over()) absl::SleepFor(absl::Milliseconds(50));
 }
 
-absl::Status Hit(Cluster& cluster, const std::string& name, const std::string& fault,
-                 const std::function<uint64_t(uint64_t)>& random) {
-  const auto up_to = [&](int milliseconds) { return absl::Milliseconds(random(static_cast<uint64_t>(milliseconds))); };
+absl::Status Hit(Cluster& cluster, const std::string& name, const std::string& fault, const FaultChoice& choice) {
   if (fault == "kill") {
     cluster.process(name).Signal(SIGKILL);
-    absl::SleepFor(up_to(1500));
+    Last(absl::Milliseconds(1500), choice);
     return cluster.Restart(name);
   }
   if (fault == "drain") return cluster.Restart(name, SIGTERM);
   if (fault == "suspend") {
     cluster.process(name).Signal(SIGSTOP);
-    absl::SleepFor(absl::Milliseconds(100) + up_to(8000));
+    Last(absl::Seconds(8), choice);
     cluster.process(name).Signal(SIGCONT);
     return absl::OkStatus();
   }
   const bool kv = fault.rfind("kv ", 0) == 0;
   const std::string how = kv ? fault.substr(3) : fault;
-  // Half-open long enough to be found by keepalive; the others as long as people's patience.
-  const absl::Duration duration = absl::Milliseconds(200) + up_to(how == "half-open" ? 20'000 : 4000);
-  Disturb(kv ? cluster.kv_link(name) : cluster.link(name), how, duration);
+  Proxy& proxy = kv ? cluster.kv_link(name) : cluster.link(name);
+  proxy.Set(how == "cut" ? Link::kCut : how == "slow" ? Link::kSlow : Link::kHalfOpen, kSlowBytesPerSecond);
+  // Half-open for long enough to be found by keepalive.
+  Last(absl::Seconds(how == "half-open" ? 20 : 4), choice);
+  proxy.Set(Link::kWhole);
   return absl::OkStatus();
 }
 
@@ -80,13 +80,12 @@ std::vector<std::string> FaultsOf(const std::string& role) {
   return faults;
 }
 
-absl::Status Strike(Cluster& cluster, const std::string& role, int count,
-                    const std::function<uint64_t(uint64_t)>& random, FaultSpan* span) {
+absl::Status Strike(Cluster& cluster, const std::string& role, int count, const FaultChoice& choice, FaultSpan* span) {
   const std::vector<std::string> faults = FaultsOf(role);
-  const std::string& fault = faults[random(faults.size())];
-  const std::string name = absl::StrCat(role, "-", 1 + random(static_cast<uint64_t>(count)));
+  const std::string& fault = faults[choice.random(faults.size())];
+  const std::string name = absl::StrCat(role, "-", 1 + choice.random(static_cast<uint64_t>(count)));
   *span = {absl::StrCat(fault, " ", role), Clock::Real()->Now(), {}};
-  KV_RETURN_IF_ERROR(Hit(cluster, name, fault, random));
+  KV_RETURN_IF_ERROR(Hit(cluster, name, fault, choice));
   const bool back = WaitUntil([&] { return role == "router" ? RouterReady(cluster, name) : Ready(cluster, name); });
   span->end = Clock::Real()->Now();
   if (back) return absl::OkStatus();

@@ -23,10 +23,14 @@ struct FaultSpan {
 // cut, slow, half-open for up to 20 s; "kv" ones are those between prefill and decode.
 std::vector<std::string> FaultsOf(const std::string& role);
 
-// Strikes one of `role`-1 ... `role`-`count`, chosen by `random`, and returns when it is back at work; at most
-// kPatience later. The error of a process that does not come back. REQUIRES: the cluster was made with proxies; nobody
-// else strikes this role.
-absl::Status Strike(Cluster& cluster, const std::string& role, int count,
-                    const std::function<uint64_t(uint64_t)>& random, FaultSpan* span);
+// How faults are chosen and for how long they may last.
+struct FaultChoice {
+  std::function<uint64_t(uint64_t)> random;  // below its argument
+  std::function<bool()> over;                // when true, what lasts ends soon
+};
+
+// Strikes one of `role`-1 ... `role`-`count` and returns when it is back at work; at most kPatience later. The error of
+// a process that does not come back. REQUIRES: the cluster was made with proxies; nobody else strikes this role.
+absl::Status Strike(Cluster& cluster, const std::string& role, int count, const FaultChoice& choice, FaultSpan* span);
 
 }  // namespace kvrelay::e2e

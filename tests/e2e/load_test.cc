@@ -45,7 +45,7 @@ TEST(KvPoolFull, RefusesClearlyAndFreesAll) {
 
 // A short run of ./dev soak.
 TEST(Soak, MemoryAndBlocksStayFlat) {
-  const auto report = RunSoak({.finished = 150, .cancelled = 150, .phases = 2, .warm_up = 1}, [](const SoakSample&) {});
+  const auto report = RunSoak({.finished = 100, .cancelled = 100, .phases = 2, .warm_up = 1}, [](const SoakSample&) {});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->requests_ended_well);
   EXPECT_TRUE(report->blocks_flat);

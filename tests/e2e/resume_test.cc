@@ -21,10 +21,11 @@ class RouterKilled : public ::testing::Test {
 
   // The output of the client with these routers; `at_half` is called when half of it is there.
   std::string Output(const std::string& name, const std::string& routers, const std::function<void()>& at_half) {
-    const auto client = Process::Start("kvrelay",
-                                       {"generate", "--quiet", "--address", routers, "--max-tokens", "200",
-                                        "--ignore-eos", "--temperature", "0.9", "--seed", "5", "Once upon a time"},
-                                       absl::StrCat(cluster_.directory(), "/", name));
+    const auto client =
+        Process::Start("kvrelay",
+                       {"generate", "--quiet", "--address", routers, "--max-tokens", "200", "--min-tokens", "200",
+                        "--temperature", "0.9", "--seed", "5", "Once upon a time"},
+                       absl::StrCat(cluster_.directory(), "/", name));
     if (!client.ok()) return client.status().ToString();
     EXPECT_TRUE(WaitUntil([&] { return (*client)->Log().size() > kHalf || !(*client)->Running(); }));
     at_half();

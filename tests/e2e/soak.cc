@@ -62,10 +62,10 @@ class Soak {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Prompts from 5 to about 150 tokens; a cancel comes after 0 to 4 events.
+  // Prompts of 5 tokens, every sixteenth of about 100; a cancel comes after 0 to 4 events.
   void RunOne(size_t number, bool cancel) {
     std::string text = "The capital of France is";
-    for (size_t i = 0; i < number % 13; ++i) text += " a city that people like to visit in the spring, and";
+    for (int i = 0; i < 8 && number % 16 == 0; ++i) text += " a city that people like to visit in the spring, and";
     v1::GenerateRequest request = TextRequest(text, cancel ? 500 : 1 + number % 6);
     request.set_ignore_eos(true);
     grpc::ClientContext context;
