@@ -210,14 +210,26 @@ bool Send(HandoffReceiver& receiver, const std::vector<ReceiveKvRequest>& messag
   return false;
 }
 
+// A reservation, and the sound calls of its first two attempts.
+struct Prepared {
+  explicit Prepared(std::unique_ptr<Handoff> of)
+      : handoff(std::move(of)),
+        first(SoundCall(*handoff, 1)),
+        second(SoundCall(*handoff, 2)),
+        held(CacheBytes(*handoff->target, 0, handoff->first_)) {}
+  std::unique_ptr<Handoff> handoff;
+  Call first, second;
+  std::vector<std::byte> held;
+};
+
 // One block, from inside a block to inside the next, and with scales.
-std::vector<std::unique_ptr<Handoff>> Handoffs() {
-  std::vector<std::unique_ptr<Handoff>> handoffs;
-  handoffs.push_back(std::make_unique<Handoff>(6));
-  handoffs.push_back(std::make_unique<Handoff>(66, /*first=*/60, kv::KvType::kF32));
-  handoffs.push_back(std::make_unique<Handoff>(66, /*first=*/61, kv::KvType::kInt8));
-  handoffs.push_back(std::make_unique<Handoff>(67, /*first=*/63, kv::KvType::kBf16));
-  return handoffs;
+std::vector<Prepared> AllPrepared() {
+  std::vector<Prepared> all;
+  all.emplace_back(std::make_unique<Handoff>(6));
+  all.emplace_back(std::make_unique<Handoff>(66, /*first=*/60, kv::KvType::kF32));
+  all.emplace_back(std::make_unique<Handoff>(66, /*first=*/61, kv::KvType::kInt8));
+  all.emplace_back(std::make_unique<Handoff>(67, /*first=*/63, kv::KvType::kBf16));
+  return all;
 }
 
 struct Tally {
@@ -225,12 +237,12 @@ struct Tally {
 };
 
 // A spoiled handoff, and for some reservations a sound one after it, which must not notice.
-void Round(Handoff& handoff, const std::vector<Call>& sound, Kind spoil, Generator& random, Tally& tally) {
+void Round(const Prepared& prepared, Kind spoil, Generator& random, Tally& tally) {
+  const Handoff& handoff = *prepared.handoff;
   handoff.target->Clear();
   handoff.target->Publish(handoff.first_);
-  const auto held = CacheBytes(*handoff.target, 0, handoff.first_);
   const auto receiver = handoff.MakeReceiver();
-  Call spoiled = sound[0];
+  Call spoiled = prepared.first;
   spoil(spoiled, random);
   ++tally.spoiled;
   tally.accepted_spoiled += Send(*receiver, spoiled.messages);
@@ -239,24 +251,21 @@ void Round(Handoff& handoff, const std::vector<Call>& sound, Kind spoil, Generat
   if (random.Below(4) != 0) return;
   ASSERT_EQ(*receiver->OpenAttempt(2, kSender), 0u);
   ++tally.sound;
-  tally.accepted_sound += Send(*receiver, sound[1].messages);
+  tally.accepted_sound += Send(*receiver, prepared.second.messages);
   ASSERT_EQ(handoff.target->kv_ready(), handoff.tokens_);
   ASSERT_EQ(CacheBytes(*handoff.target, handoff.first_, handoff.tokens_),
             CacheBytes(*handoff.source, handoff.first_, handoff.tokens_));
-  ASSERT_EQ(CacheBytes(*handoff.target, 0, handoff.first_), held) << "what was held before stays";
+  ASSERT_EQ(CacheBytes(*handoff.target, 0, handoff.first_), prepared.held) << "what was held before stays";
 }
 
 TEST(HandoffGenerated, NoSpoiledHandoffIsAcceptedAndEverySoundOneIs) {
   google::protobuf::LogSilencer quiet;  // it logs each broken UTF-8
-  const auto handoffs = Handoffs();
-  std::vector<std::vector<Call>> sound;
-  for (const auto& handoff : handoffs) sound.push_back({SoundCall(*handoff, 1), SoundCall(*handoff, 2)});
+  const std::vector<Prepared> all = AllPrepared();
   Generator random(20261130);
   Tally tally;
   for (int i = 0; i < kSpoiled; ++i) {
-    const size_t which = random.Below(handoffs.size());
     const size_t kind = i % std::size(kKinds);
-    Round(*handoffs[which], sound[which], kKinds[kind], random, tally);
+    Round(all[random.Below(all.size())], kKinds[kind], random, tally);
     ASSERT_EQ(tally.accepted_spoiled, 0) << "handoff " << i << ", kind " << kind;
     ASSERT_FALSE(HasFatalFailure()) << "handoff " << i << ", kind " << kind;
   }
