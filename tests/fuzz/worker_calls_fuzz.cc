@@ -52,14 +52,16 @@ class Script {
   explicit Script(Input input) : input_(input), workers_(GetWorkers()), spec_(SoundSpec(input_)) {}
 
   void Run() {
-    bool may_end_itself;
     {
       testing::DecodeClient decode(*workers_.decode.stub);
       for (int step = 0; step < kSteps && !input_.empty(); ++step) Step(decode);
-      may_end_itself = input_.Below(2) == 0;
-      if (!may_end_itself) decode.Cancel();
+      // A reservation without KV would wait for it as long as its owner does.
+      if (input_.Below(2) == 0) {
+        decode.Cancel();
+      } else {
+        decode.SendFinish();
+      }
       decode.HalfClose();
-      if (may_end_itself) decode.SendFinish();
       CheckCode(decode.Finish());
     }
     KV_CHECK(workers_.decode.engine().WaitUntilFree(), "the decode worker holds no block");
