@@ -33,8 +33,8 @@ struct CallEnd {
 struct ResumeLimits {
   // A request of which nothing has arrived is given up soon: its sender learns of a wrong address at once.
   int rounds_before_started = 3;
-  // A stream that broke is worth more: with one router, which takes its time to restart, these pauses add up to 7 s.
-  int rounds = 8;
+  // A stream that broke is worth more: with one router, which takes its time to restart, these pauses add up to 23 s.
+  int rounds = 16;
   // After the first round; doubled after each.
   absl::Duration first_pause = absl::Milliseconds(100);
   absl::Duration longest_pause = absl::Seconds(2);

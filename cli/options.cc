@@ -18,7 +18,7 @@ constexpr char kFooter[] =
     "up'\n"
     "writes. When one cannot be reached (within 3 s) or goes away, the next one is asked, and after the last the "
     "first\n"
-    "again; a stream goes on there without a token lost, repeated or changed. It is given up after 8 rounds through "
+    "again; a stream goes on there without a token lost, repeated or changed. It is given up after 16 rounds through "
     "all\n"
     "routers without a new token, or after 3 if nothing had come yet, with pauses of 0.1 s to 2 s between rounds.\n"
     "Colours appear on a terminal only, and not with NO_COLOR set.\n"

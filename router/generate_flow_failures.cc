@@ -32,9 +32,10 @@ std::string Describe(const Worker& worker) {
 }
 
 // The status with the worker's name before its message; details (a retry delay) stay. A worker's CANCELLED is not the
-// client's.
+// client's; its ABORTED tells of a transfer that broke, which to the client is a service that cannot serve it now.
 absl::Status Named(const Worker& worker, const absl::Status& status) {
-  const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
+  const bool between_us = absl::IsCancelled(status) || absl::IsAborted(status);
+  const absl::StatusCode code = between_us ? absl::StatusCode::kUnavailable : status.code();
   absl::Status named(code, absl::StrCat(Describe(worker), ": ", status.message()));
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
   return named;
