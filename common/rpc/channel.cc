@@ -3,12 +3,14 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include "common/rpc/callback_queue.h"
 #include "common/rpc/grpc_log.h"
 
 namespace kvrelay::rpc {
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& address) {
   RouteGrpcLog();
+  KeepCallbackQueue();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, absl::ToInt64Milliseconds(kKeepaliveTime));

@@ -66,8 +66,8 @@ TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
   spec.set_logprobs(2);
   const std::vector<uint32_t> expected = Expected(spec, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   source.engine().Allow(60);  // the prompt and a few tokens
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   const std::vector<uint32_t> before = ReadTokens(from, 5);
 
   DecodeClient to(*target.stub);
@@ -121,8 +121,8 @@ TEST(MoveTest, WithoutTheTargetTheStreamGoesOnAtTheSource) {
   TestDecodeWorker source, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   source.engine().Allow(20);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   std::vector<uint32_t> tokens = ReadTokens(from, 3);
   // First a target that nobody has reserved, then, after its refusal, an address where nobody listens.
   for (const std::string& address : {target.address(), std::string("127.0.0.1:1")}) {
@@ -149,8 +149,8 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   TestDecodeWorker source, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   source.engine().Allow(12);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
   std::vector<uint32_t> tokens = ReadTokens(from, 1);
   {
     DecodeClient to(*target.stub);
