@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 #include "common/engine/validate.h"
 #include "common/observability/log.h"
@@ -232,7 +233,7 @@ void DecodeFlow::OnPublished(const KvCommit& commit, uint32_t received) {
     }
     session->SetReceived(std::move(tokens));
   }
-  if (end != sampling::EndReason::kNone) return EndWith(worker::ToProto(end), counts);
+  if (end != sampling::EndReason::kNone && !KV_PLANTED(end_at_commit_missed)) return EndWith(worker::ToProto(end), counts);
   StartEngine(session);
 }
 
@@ -365,7 +366,7 @@ void DecodeFlow::OnMoveEnded(absl::StatusOr<KvTransfer> transfer) {
   response.mutable_move_failed()->set_code(static_cast<int>(cause.code()));
   response.mutable_move_failed()->set_message(std::string(cause.message()));
   sink_->Send(std::move(response));
-  if (move->pauses()) context_.engine->Resume(session);
+  if (move->pauses() && !KV_PLANTED(held_forever)) context_.engine->Resume(session);
 }
 
 // ---- The ends ----
@@ -413,10 +414,10 @@ bool DecodeFlow::Release() {
   }
   if (move != nullptr) move->sender()->Cancel();
   if (held.reservation != nullptr) {
-    reservations_.Remove(held.handoff_id);
-    held.reservation->Close();
+    if (!KV_PLANTED(reservation_kept)) reservations_.Remove(held.handoff_id);
+    if (!KV_PLANTED(open_after_end)) held.reservation->Close();
   }
-  if (in_engine) context_.engine->Stop(held.session, sampling::EndReason::kNone);
+  if (in_engine && !KV_PLANTED(forgotten_stop)) context_.engine->Stop(held.session, sampling::EndReason::kNone);
   return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "common/rpc/duration.h"
 
 namespace kvrelay::router {
@@ -105,7 +106,8 @@ void GenerateFlow::OpenDecode() {
   wire::DecodeRequest request;
   wire::Reserve& reserve = *request.mutable_reserve();
   reserve.set_handoff_id(handoff_id_);
-  *reserve.mutable_spec() = SpecWith(plan_first_);  // the same for all attempts of a plan
+  const bool loses = KV_PLANTED(replan_loses_token) && replans_ > 0 && plan_first_ > 0;
+  *reserve.mutable_spec() = SpecWith(plan_first_ - loses);  // the same for all attempts of a plan
   reserve.set_source(SourceOf(plan_.execution));
   if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
   decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
@@ -255,7 +257,7 @@ void GenerateFlow::OnEnded(const wire::Ended& ended) {
 // ---- Events of the prefill call ----
 
 void GenerateFlow::OnPrefill(CallId id, const wire::PrefillResponse& response) {
-  if (id != prefill_.id || prefill_call_ == nullptr) return;
+  if ((id != prefill_.id && !KV_PLANTED(stale_events)) || prefill_call_ == nullptr) return;
   switch (response.event_case()) {
     case wire::PrefillResponse::kProgress:
       return OnProgress(response.progress());
@@ -380,7 +382,7 @@ void GenerateFlow::EnterFinishing() {
 // published, Finish would take the reservation away from under the prefill worker.
 void GenerateFlow::SendFinishIfDue() {
   const bool by_stop_string = text_ended_ && end_reason_ == wire::END_REASON_UNSPECIFIED;
-  if (!by_stop_string || !published_ || finish_sent_ || decode_call_ == nullptr) return;
+  if (!by_stop_string || !published_ || finish_sent_ || decode_call_ == nullptr || KV_PLANTED(lost_finish)) return;
   finish_sent_ = true;
   wire::DecodeRequest request;
   request.mutable_finish();

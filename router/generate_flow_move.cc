@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/observability/log.h"
 #include "router/generate_flow.h"
 
@@ -53,7 +54,7 @@ void GenerateFlow::SendMoveTo(const wire::Reserved& reserved) {
   move.set_kv_address(reserved.kv_address());
   move.set_decode_instance(reserved.identity().instance());
   move.set_handoff_id(move_handoff_id_);
-  move.set_tokens(request_.spec.prompt_length() + other_.next_index);
+  move.set_tokens(request_.spec.prompt_length() + other_.next_index + KV_PLANTED(move_history_off));
   move.set_positions_held(reserved.positions_held());
   decode_call_->Send(std::move(request));
 }
