@@ -13,7 +13,7 @@ namespace kvrelay::sim {
 namespace {
 
 constexpr int kPromptRows = 64;  // in one step
-constexpr absl::Duration kStepCost = absl::Milliseconds(2);
+constexpr absl::Duration kStepCost = absl::Milliseconds(20);
 constexpr absl::Duration kRowCost = absl::Microseconds(100);
 constexpr absl::Duration kBeatInterval = absl::Milliseconds(500);
 
@@ -183,7 +183,7 @@ void SimEngine::EndStep() {
 void SimEngine::End(Live live, const absl::Status& status, sampling::EndReason reason) {
   std::list<engine::LiveSession> ended;
   ended.splice(ended.begin(), live_, live);
-  const engine::PositionCounts counts = ended.front().counts();
+  const engine::PositionCounts counts = ended.front().EndCounts();
   const std::shared_ptr<engine::SessionListener> listener = ended.front().shared_listener();
   ended.clear();
   listener->OnEnded(status, reason, counts);
