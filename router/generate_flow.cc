@@ -100,6 +100,7 @@ wire::GenerationSpec GenerateFlow::SpecWith(uint32_t count) const {
 
 void GenerateFlow::OpenDecode() {
   state_ = FlowState::kReserving;
+  move_asked_ = false;
   InitCall(&decode_, *plan_.decode, plan_.execution != v1::EXECUTION_NO_CACHE, plan_first_);
   handoff_id_ = deps_.new_handoff_id();
   KV_CHECK(handoff_id_.size() == 16, "a handoff id is 16 bytes");
@@ -163,7 +164,7 @@ void GenerateFlow::OnDecodeEvent(const wire::DecodeResponse& response) {
     case wire::DecodeResponse::kEnded:
       return OnEnded(response.ended());
     case wire::DecodeResponse::kMoved:
-      if (move_step_ == MoveStep::kMoving) return;  // Ended follows, with the counts
+      if (move_asked_) return;  // Ended follows, with the counts
       return Broken(decode_, "moved a stream that nobody asked it to move");
     case wire::DecodeResponse::kMoveFailed:
       return AbandonMove(absl::Status(static_cast<absl::StatusCode>(response.move_failed().code()),

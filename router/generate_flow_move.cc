@@ -49,6 +49,7 @@ void GenerateFlow::MoveIfDraining() {
 void GenerateFlow::SendMoveTo(const wire::Reserved& reserved) {
   if (absl::Status status = CheckIdentity(other_, reserved.identity()); !status.ok()) return AbandonMove(status);
   move_step_ = MoveStep::kMoving;
+  move_asked_ = true;
   wire::DecodeRequest request;
   wire::MoveTo& move = *request.mutable_move_to();
   move.set_kv_address(reserved.kv_address());
@@ -98,7 +99,12 @@ void GenerateFlow::OnOtherFailed(const absl::Status& status) {
 
 // The source has the receipt and has let go, before the target's first token came.
 void GenerateFlow::OnSourceMoved(const wire::Ended& ended) {
-  if (move_step_ != MoveStep::kMoving) return Broken(decode_, "moved a stream that nobody asked it to move");
+  if (!move_asked_) return Broken(decode_, "moved a stream that nobody asked it to move");
+  // The receipt crossed with the end of the target: nobody has the stream any more.
+  if (move_step_ != MoveStep::kMoving) {
+    if (absl::Status status = accounting_.Report(decode_.entry, ended.positions()); !status.ok()) return End(status);
+    return DecodeFailed(absl::UnavailableError("the stream moved to a worker that has failed"));
+  }
   SwitchToTarget();
   OnOtherEnded(ended);
 }
@@ -107,6 +113,7 @@ void GenerateFlow::SwitchToTarget() {
   std::swap(decode_, other_);
   std::swap(decode_call_, other_call_);
   plan_.decode = decode_.worker;
+  move_asked_ = false;
   move_step_ = MoveStep::kSwitched;
   ++moves_;
   observability::LogInfo("moved", {{"request_id", request_.request_id},
