@@ -42,6 +42,7 @@ void Cluster::Start(int node) {
   network_.Place(process.get());
   all_.push_back(std::move(process));
   troubled_.erase(node);
+  draining_.erase(node);
 }
 
 void Cluster::Stop(int node, absl::Duration down) {
@@ -53,19 +54,27 @@ void Cluster::Stop(int node, absl::Duration down) {
 }
 
 bool Cluster::MayStrike(int node) const {
-  if (!Well(node)) return false;
-  int well = 0;
+  if (troubled_.contains(node)) return false;
   for (int other = kFirstRouter; other < kEndNode; ++other) {
     const bool same = IsRouter(other) == IsRouter(node) && IsPrefill(other) == IsPrefill(node);
-    well += same && Well(other);
+    if (same && other != node && Well(other)) return true;
   }
-  return well >= 2;
+  return false;
 }
 
 void Cluster::Trouble(int node, const char* what) {
   ++strikes_;
-  troubled_[node] = true;
+  troubled_.insert(node);
   world_->Trace(processes_[node]->name(), absl::StrCat("FAULT ", what));
+}
+
+void Cluster::Recover(int node, absl::Duration delay, std::function<void()> how) {
+  After(delay, [this, node, process = processes_[node], how = std::move(how)] {
+    if (!Is(node, process)) return;
+    how();
+    troubled_.erase(node);
+    world_->Trace(process->name(), "recovers");
+  });
 }
 
 void Cluster::Kill(int node) {
@@ -78,41 +87,37 @@ void Cluster::Suspend(int node) {
   Process* process = processes_[node];
   network_.Suspend(process);
   const absl::Duration duration = world_->Pick(absl::Milliseconds(200), absl::Seconds(world_->Chance(0.5) ? 3 : 20));
-  After(duration, [this, node, process] {
-    network_.Continue(process);
-    troubled_.erase(node);
-  });
+  Recover(node, duration, [this, process] { network_.Continue(process); });
 }
 
 void Cluster::Hang(int node) {
   Trouble(node, "hung");
   worker(node).engine().Hang(true);
-  After(world_->Pick(absl::Milliseconds(500), absl::Seconds(12)), [this, node] {
-    worker(node).engine().Hang(false);
-    troubled_.erase(node);
-  });
+  Recover(node, world_->Pick(absl::Milliseconds(500), absl::Seconds(12)),
+          [this, node] { worker(node).engine().Hang(false); });
 }
 
 void Cluster::Slow(int node) {
   Trouble(node, "slow");
   worker(node).engine().set_slowness(10);
-  After(world_->Pick(absl::Milliseconds(500), absl::Seconds(5)), [this, node] {
-    worker(node).engine().set_slowness(1);
-    troubled_.erase(node);
-  });
+  Recover(node, world_->Pick(absl::Milliseconds(500), absl::Seconds(5)),
+          [this, node] { worker(node).engine().set_slowness(1); });
 }
 
 void Cluster::Drain(int node) {
-  Trouble(node, "drains");
+  ++strikes_;
+  draining_.insert(node);
+  world_->Trace(processes_[node]->name(), "FAULT drains");
   worker(node).Drain();
   WaitForDrain(node, world_->Now() + kDrainGrace);
 }
 
 void Cluster::WaitForDrain(int node, absl::Duration until) {
-  After(absl::Milliseconds(100), [this, node, until] {
+  After(absl::Milliseconds(100), [this, node, until, process = processes_[node]] {
+    if (!Is(node, process)) return;
     const bool idle = worker(node).Idle();
     if (!idle && world_->Now() < until) return WaitForDrain(node, until);
-    world_->Trace(processes_[node]->name(), idle ? "drained" : "grace is over");
+    world_->Trace(process->name(), idle ? "drained" : "grace is over");
     Stop(node, absl::Milliseconds(500));
   });
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,14 +36,15 @@ class Cluster {
   RouterProcess& router(int node) { return static_cast<RouterProcess&>(*processes_.at(node)); }
   WorkerProcess& worker(int node) { return static_cast<WorkerProcess&>(*processes_.at(node)); }
 
-  // Whether the process may be struck: enough of its role are well besides.
+  // Whether the process may be struck, which may be draining already: one of its role is well besides.
   bool MayStrike(int node) const;
-  bool Well(int node) const { return !troubled_.contains(node); }
+  bool Drains(int node) const { return draining_.contains(node); }
+  bool Well(int node) const { return !troubled_.contains(node) && !draining_.contains(node); }
   // Whether nothing is wrong now. `strikes` changes with each trouble that begins.
-  bool Calm() const { return troubled_.empty() && links_troubled_ == 0; }
+  bool Calm() const { return troubled_.empty() && draining_.empty() && links_troubled_ == 0; }
   uint64_t strikes() const { return strikes_; }
 
-  // REQUIRES: MayStrike(node).
+  // REQUIRES: MayStrike(node); Drain once per process.
   void Kill(int node);
   void Suspend(int node);
   void Hang(int node);
@@ -63,8 +65,11 @@ class Cluster {
   void Stop(int node, absl::Duration down);
   void WaitForDrain(int node, absl::Duration until);
   void Trouble(int node, const char* what);
+  // The trouble ends, unless the process has been replaced meanwhile.
+  void Recover(int node, absl::Duration delay, std::function<void()> how);
   void LinkTrouble(int a, int b, const char* what, absl::Duration duration);
   void After(absl::Duration delay, Task task) { world_->After(delay, nullptr, std::move(task)); }
+  bool Is(int node, const Process* process) const { return processes_.at(node) == process && process->alive(); }
 
   World* const world_;
   Network network_;
@@ -72,7 +77,7 @@ class Cluster {
   const std::function<void(RouterCall*)> situation_changed_;
   std::map<int, Process*> processes_;
   std::vector<std::unique_ptr<Process>> all_;  // those that are no more, too: late events look for them
-  std::map<int, bool> troubled_;               // by node
+  std::set<int> troubled_, draining_;          // nodes
   int links_troubled_ = 0;
   uint64_t strikes_ = 0;
 };

@@ -56,7 +56,7 @@ void Faults::Prepare(Aimed* aimed, RouterCall* request, const Situation& now) {
                                        Kind::kFrameForeign};
   const bool decodes = now.state == State::kDecoding || now.state == State::kDecodingAlone;
   if (Moves(aimed->edge.state) && decodes && request->tokens_left() >= kTokensForMove &&
-      cluster_->MayStrike(now.decode)) {
+      cluster_->MayStrike(now.decode) && !cluster_->Drains(now.decode)) {
     aimed->prepared = world_->Now();
     PrepareSoon(Kind::kDrainDecode, request, now.state);
   } else if (aimed->edge.state == State::kOpeningAttempt && now.state == State::kPrefilling) {
@@ -111,9 +111,9 @@ bool Faults::Strike(Kind kind, RouterCall* request, const Situation& now) {
       case Kind::kSlowPrefill:
         return StrikeProcess(now.prefill, &Cluster::Slow);
       case Kind::kDrainDecode:
-        return StrikeProcess(now.decode, &Cluster::Drain);
+        return !cluster_->Drains(now.decode) && StrikeProcess(now.decode, &Cluster::Drain);
       case Kind::kDrainPrefill:
-        return StrikeProcess(now.prefill, &Cluster::Drain);
+        return !cluster_->Drains(now.prefill) && StrikeProcess(now.prefill, &Cluster::Drain);
       case Kind::kCutDecode:
         return StrikeLink(router, now.decode, &Cluster::Cut);
       case Kind::kCutPrefill:

@@ -240,7 +240,7 @@ RouterProcess::RouterProcess(Network* network, Observer* observer, const std::st
 }
 
 void RouterProcess::Watch(const Key& key, absl::Duration backoff) {
-  auto call = network_->Open(this, NodeOf(key.second));
+  const auto call = watches_[key] = network_->Open(this, NodeOf(key.second));
   auto next = std::make_shared<absl::Duration>(std::min(backoff * 2, kBackoffMax));
   call->on_end = [this, key, backoff, next](const absl::Status& status) {
     if (!alive()) return;
