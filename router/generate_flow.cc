@@ -233,10 +233,9 @@ void GenerateFlow::OnDecodeSelected(Call* call, const wire::Selected& selected) 
   if (!reserved_) return Broken(*call, "selected a token before it had reserved");
   Accepted();  // first: Started tells of the time before the token
   if (!CheckSelected(call, selected)) return;
-  if (call == &decode_) {
-    accounting_.SetHolder(call->entry);
-    OnPublished();
-  }
+  if (call == &decode_) OnPublished();
+  // In a move the source may be ahead of the target for a while.
+  if (selected.index() + 1 >= tokens_.size()) accounting_.SetHolder(call->entry);
   TakeToken(*call, selected);
   const bool own_run = selected.positions().computed() > 0;
   if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(*call, selected));
