@@ -233,7 +233,8 @@ void DecodeFlow::OnPublished(const KvCommit& commit, uint32_t received) {
     }
     session->SetReceived(std::move(tokens));
   }
-  if (end != sampling::EndReason::kNone && !KV_PLANTED(end_at_commit_missed)) return EndWith(worker::ToProto(end), counts);
+  if (end != sampling::EndReason::kNone && !KV_PLANTED(end_at_commit_missed))
+    return EndWith(worker::ToProto(end), counts);
   StartEngine(session);
 }
 

@@ -45,7 +45,8 @@ router::FlowRequest Client::RandomRequest() {
   for (int i = 0; i < prompt; ++i) spec.add_token_ids(static_cast<uint32_t>(world_.Pick(1, kVocabulary - 1)));
   spec.set_prompt_length(static_cast<uint32_t>(prompt));
   spec.set_max_tokens(static_cast<uint32_t>(world_.Chance(0.08) ? 1 : world_.Pick(2, 80)));
-  if (world_.Chance(0.2)) spec.set_min_tokens(static_cast<uint32_t>(world_.Pick(1, static_cast<int>(spec.max_tokens()))));
+  if (world_.Chance(0.2))
+    spec.set_min_tokens(static_cast<uint32_t>(world_.Pick(1, static_cast<int>(spec.max_tokens()))));
   spec.set_seed(jobs_.size() + 1);
   spec.set_top_p(1);
   if (world_.Chance(0.4)) spec.set_temperature(1);
@@ -116,7 +117,8 @@ void Client::OnResponse(Job* job, const v1::GenerateResponse& response) {
 
 void Client::OnToken(Job* job, const v1::Token& token) {
   const size_t index = job->tokens.size();
-  if (token.index() != index) return Violation(*job, "tokens", absl::StrCat("token ", token.index(), " came as ", index));
+  if (token.index() != index)
+    return Violation(*job, "tokens", absl::StrCat("token ", token.index(), " came as ", index));
   if (index >= job->answer.tokens.size()) return Violation(*job, "tokens", "a token after the end");
   const Answer::Token& want = job->answer.tokens[index];
   if (static_cast<int32_t>(token.id()) != want.id)
@@ -134,8 +136,7 @@ void Client::OnToken(Job* job, const v1::Token& token) {
 
 void Client::CheckPositions(Job* job, const v1::PositionAccounting& p) {
   if (p.prompt() != job->request.spec.prompt_length() || p.recomputed() > p.computed() ||
-      (job->no_cache && p.kv_ready() != 0) ||
-      (p.kv_ready() > 0 && p.prompt() + p.selected() - p.kv_ready() != 1))
+      (job->no_cache && p.kv_ready() != 0) || (p.kv_ready() > 0 && p.prompt() + p.selected() - p.kv_ready() != 1))
     Violation(*job, "accounting", p.ShortDebugString());
 }
 

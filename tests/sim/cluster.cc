@@ -11,6 +11,8 @@ namespace {
 constexpr int kDecodeBlocks = 40;
 constexpr int kPrefillBlocks = 16;
 constexpr absl::Duration kDrainGrace = absl::Seconds(20);
+// 80 tokens in steps of up to 30 ms, and time to notice a peer that went.
+constexpr absl::Duration kLongestStream = absl::Seconds(8);
 
 }  // namespace
 
@@ -64,6 +66,7 @@ bool Cluster::MayStrike(int node) const {
 
 void Cluster::Trouble(int node, const char* what) {
   ++strikes_;
+  troubled_at_ = world_->Now();
   troubled_.insert(node);
   world_->Trace(processes_[node]->name(), absl::StrCat("FAULT ", what));
 }
@@ -73,6 +76,7 @@ void Cluster::Recover(int node, absl::Duration delay, std::function<void()> how)
     if (!Is(node, process)) return;
     how();
     troubled_.erase(node);
+    troubled_at_ = world_->Now();
     world_->Trace(process->name(), "recovers");
   });
 }
@@ -118,6 +122,8 @@ void Cluster::WaitForDrain(int node, absl::Duration until) {
     const bool idle = worker(node).Idle();
     if (!idle && world_->Now() < until) return WaitForDrain(node, until);
     world_->Trace(process->name(), idle ? "drained" : "grace is over");
+    const bool calm = troubled_.empty() && links_troubled_ == 0 && world_->Now() - troubled_at_ > kLongestStream;
+    if (!idle && calm) observer_.Violation("drain", process->name() + ": streams that neither moved nor ended");
     Stop(node, absl::Milliseconds(500));
   });
 }
@@ -125,9 +131,11 @@ void Cluster::WaitForDrain(int node, absl::Duration until) {
 void Cluster::LinkTrouble(int a, int b, const char* what, absl::Duration duration) {
   ++strikes_;
   ++links_troubled_;
+  troubled_at_ = world_->Now();
   world_->Trace(absl::StrCat(a, "-", b), absl::StrCat("FAULT link ", what));
   After(duration, [this, a, b] {
     --links_troubled_;
+    troubled_at_ = world_->Now();
     network_.Heal(a, b);
     world_->Trace(absl::StrCat(a, "-", b), "link heals");
   });

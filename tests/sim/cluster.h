@@ -80,6 +80,7 @@ class Cluster {
   std::set<int> troubled_, draining_;          // nodes
   int links_troubled_ = 0;
   uint64_t strikes_ = 0;
+  absl::Duration troubled_at_;  // when trouble other than a drain began or ended last
 };
 
 }  // namespace kvrelay::sim

@@ -4,17 +4,17 @@ namespace kvrelay::sim {
 
 const char* Name(State state) {
   static constexpr const char* kNames[kStates] = {
-      "reserving",  "reserving-alone", "prefilling",     "prefilling-alone", "opening-attempt", "handed-over",
-      "decoding",   "decoding-alone",  "move-reserving", "moving",           "switched",        "finishing"};
+      "reserving", "reserving-alone", "prefilling",     "prefilling-alone", "opening-attempt", "handed-over",
+      "decoding",  "decoding-alone",  "move-reserving", "moving",           "switched",        "finishing"};
   return kNames[static_cast<int>(state)];
 }
 
 const char* Name(Kind kind) {
   static constexpr const char* kNames[kKinds] = {
-      "kill D",     "kill P",     "kill D'",    "kill R",      "stop D",      "stop P",      "stop D'",    "stop R",
-      "hang D",     "hang P",     "slow D",     "slow P",      "drain D",     "drain P",     "cut R-D",    "cut R-P",
-      "cut KV",     "silent R-D", "silent R-P", "silent KV",   "lag R-D",     "lag R-P",     "lag KV",     "flip",
-      "repeat",     "swap",       "drop",       "foreign",     "cancel"};
+      "kill D", "kill P",     "kill D'",    "kill R",    "stop D",  "stop P",  "stop D'", "stop R",
+      "hang D", "hang P",     "slow D",     "slow P",    "drain D", "drain P", "cut R-D", "cut R-P",
+      "cut KV", "silent R-D", "silent R-P", "silent KV", "lag R-D", "lag R-P", "lag KV",  "flip",
+      "repeat", "swap",       "drop",       "foreign",   "cancel"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -74,8 +74,8 @@ struct Situation {
   State state = State::kFinishing;
   int decode = 0;
   int prefill = 0;
-  int target = 0;           // the other decode worker of a move
-  std::string handoff_id;   // of the transfer under way or to come
+  int target = 0;          // the other decode worker of a move
+  std::string handoff_id;  // of the transfer under way or to come
 };
 
 using EdgeCounts = std::array<std::array<uint64_t, kKinds>, kStates>;

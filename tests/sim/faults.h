@@ -28,7 +28,7 @@ class Faults {
   struct Aimed {
     Edge edge;
     absl::Duration from;
-    bool due = false;    // about to strike
+    bool due = false;  // about to strike
     bool struck = false;
     absl::Duration prepared = -absl::InfiniteDuration();  // when the way to a rare state was paved
   };

@@ -77,11 +77,12 @@ int RunMany(const Flags& flags) {
   PrintEdges(result.edges);
   const ClientFigures& f = result.figures;
   const auto number = [](uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::printf("\n%llu seeds in %.1f s: %llu requests completed, %llu cancelled, %llu tokens, %llu replans, %llu moves, "
-              "%llu attempts repeated, %llu resumes\nstreams that a client had to resume:",
-              number(result.seeds), absl::ToDoubleSeconds(Clock::Real()->Now() - began), number(f.completed),
-              number(f.cancelled), number(f.tokens), number(f.replans), number(f.moves), number(f.retried_attempts),
-              number(f.resumes));
+  std::printf(
+      "\n%llu seeds in %.1f s: %llu requests completed, %llu cancelled, %llu tokens, %llu replans, %llu moves, "
+      "%llu attempts repeated, %llu resumes\nstreams that a client had to resume:",
+      number(result.seeds), absl::ToDoubleSeconds(Clock::Real()->Now() - began), number(f.completed),
+      number(f.cancelled), number(f.tokens), number(f.replans), number(f.moves), number(f.retried_attempts),
+      number(f.resumes));
   for (const auto& [code, count] : f.failures) std::printf(" %s %llu", code.c_str(), number(count));
   std::printf("\nviolations in %zu seeds\n", result.failures.size());
   return result.failures.empty() ? 0 : 1;

@@ -91,7 +91,8 @@ int FirstWrongPosition(const kv::SequenceCache& cache, absl::Span<const int32_t>
 }
 
 Answer Expected(const worker::v1::GenerationSpec& spec, const std::vector<std::string>& stop) {
-  sampling::EndRule rule{.eos_ids = {}, .stop_ids = {}, .max_tokens = spec.max_tokens(), .min_tokens = spec.min_tokens()};
+  sampling::EndRule rule{
+      .eos_ids = {}, .stop_ids = {}, .max_tokens = spec.max_tokens(), .min_tokens = spec.min_tokens()};
   if (!spec.ignore_eos()) rule.eos_ids = {kEos};
   rule.stop_ids.assign(spec.stop_token_ids().begin(), spec.stop_token_ids().end());
   const sampling::SamplingParams params{.temperature = spec.temperature(), .top_p = spec.top_p(), .seed = spec.seed()};

@@ -4,7 +4,8 @@
 // message is the code that runs where it arrives. Like in gRPC,
 //   - the client's Cancel reaches the server after a latency, may overtake messages, and drops those that it overtakes;
 //   - the server's End follows its messages, its Fail may overtake and drop them;
-//   - a dead process, a cut link or a silent one (keepalive, 15 s) fails the call with UNAVAILABLE at the client and as a
+//   - a dead process, a cut link or a silent one (keepalive, 15 s) fails the call with UNAVAILABLE at the client and as
+//   a
 //     cancellation at the server.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the parts of a simulation tell about what they see: violations of an invariant, and where faults have struck. The
-// observer of one world; all pointers are valid as long as it.
+// What the parts of a simulation tell about what they see: violations of an invariant, and where faults have struck.
+// The observer of one world; all pointers are valid as long as it.
 #pragma once
 
 #include <cstdint>

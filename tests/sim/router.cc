@@ -77,7 +77,10 @@ class RouterCall::PrefillHandle final : public router::PrefillCall {
 
 RouterCall::RouterCall(RouterProcess* process, std::shared_ptr<Call> call, router::FlowRequest request,
                        std::function<void(v1::GenerateResponse)> respond)
-    : process_(process), call_(std::move(call)), respond_(std::move(respond)), seed_(request.spec.seed()),
+    : process_(process),
+      call_(std::move(call)),
+      respond_(std::move(respond)),
+      seed_(request.spec.seed()),
       tokens_left_(static_cast<int>(request.spec.max_tokens() - request.resumed())) {
   flow_.emplace(std::move(request), router::FlowDeps{.clock = &process_->network_->world(),
                                                      .workers = process_,
@@ -249,10 +252,11 @@ void RouterProcess::Watch(const Key& key, absl::Duration backoff) {
   };
   call->ToServer([this, key, next, weak = std::weak_ptr<Call>(call)] {
     const auto call = weak.lock();
-    static_cast<WorkerProcess*>(call->server())->Watch(call, [this, key, next](const wire::WatchStatusResponse& report) {
-      table_.OnReport(key, report);
-      *next = kBackoffMin;
-    });
+    static_cast<WorkerProcess*>(call->server())
+        ->Watch(call, [this, key, next](const wire::WatchStatusResponse& report) {
+          table_.OnReport(key, report);
+          *next = kBackoffMin;
+        });
   });
 }
 
@@ -273,9 +277,8 @@ void RouterProcess::Generate(const std::shared_ptr<Call>& call, router::FlowRequ
 }
 
 void RouterProcess::SweepSoon() {
-  network_->world().After(absl::ZeroDuration(), this, [this] {
-    std::erase_if(requests_, [](const auto& request) { return request->ended(); });
-  });
+  network_->world().After(absl::ZeroDuration(), this,
+                          [this] { std::erase_if(requests_, [](const auto& request) { return request->ended(); }); });
 }
 
 void RouterProcess::Bury() { requests_.clear(); }

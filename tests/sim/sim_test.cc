@@ -57,7 +57,8 @@ TEST_P(PlantedBug, IsFound) {
   EXPECT_FALSE(RunSeeds(1, 100, /*jobs=*/2, /*stop_at_failure=*/true).failures.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Some, PlantedBug, ::testing::Values("free_before_receipt", "replan_loses_token", "lost_finish"));
+INSTANTIATE_TEST_SUITE_P(Some, PlantedBug,
+                         ::testing::Values("free_before_receipt", "replan_loses_token", "lost_finish"));
 
 }  // namespace
 }  // namespace kvrelay::sim

@@ -36,8 +36,7 @@ Outcome Simulate(const Options& options, EdgeCounts* counts) {
   if (client.AllDone()) cluster.CheckNothingLeft();
   const absl::Duration late = world.Now() + kReturn;
   while (!cluster.AllReady() && world.Now() < late) world.Run(world.Now() + absl::Seconds(1), [] { return false; });
-  if (!cluster.AllReady())
-    cluster.observer().Violation("return", "a router does not use all workers again");
+  if (!cluster.AllReady()) cluster.observer().Violation("return", "a router does not use all workers again");
   return {cluster.observer().violations(), client.figures()};
 }
 

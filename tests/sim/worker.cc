@@ -131,8 +131,7 @@ class DecodeProcess::DecodeServer final : public Commands {
         transport_(std::make_shared<Transport>(process->network_, process->observer_, process)) {
     auto sink = std::make_shared<Sink<wire::DecodeResponse>>(
         call, std::move(respond), [observer = &observer_, id = handoff_id_](const wire::DecodeResponse& response) {
-          if (response.has_attempt_open())
-            observer->handoffs[*id].open_attempt = response.attempt_open().attempt();
+          if (response.has_attempt_open()) observer->handoffs[*id].open_attempt = response.attempt_open().attempt();
         });
     flow_ = std::make_shared<decode_worker::DecodeFlow>(&process->context_, &process->reservations_, std::move(sink));
     call->on_cancel = [flow = flow_, transport = transport_, observer = &observer_, id = handoff_id_] {
@@ -203,10 +202,11 @@ class DecodeProcess::ReceiveServer final : public Messages,
     if (status.ok() && message.has_frame()) {
       if (before.ended) observer_.Violation("fence", "a frame was taken after the reservation's owner had ended");
       if (before.published == 0 && attempt_ < before.open_attempt)
-        observer_.Violation("fence", absl::StrCat("a frame of attempt ", attempt_, " was taken in attempt ",
-                                                  before.open_attempt));
+        observer_.Violation(
+            "fence", absl::StrCat("a frame of attempt ", attempt_, " was taken in attempt ", before.open_attempt));
     }
-    if (status.ok() && message.has_commit() && !receipt_->duplicate() && ++observer_.handoffs[handoff_id_].published > 1)
+    if (status.ok() && message.has_commit() && !receipt_->duplicate() &&
+        ++observer_.handoffs[handoff_id_].published > 1)
       observer_.Violation("first commit wins", "one reservation published twice");
     const bool refused = absl::IsInternal(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
                          absl::IsFailedPrecondition(status);

@@ -1,5 +1,5 @@
-// The world of a simulation: virtual time, the events that are due in it, chance, and the trace. One thread, and nothing
-// but the seed decides what happens.
+// The world of a simulation: virtual time, the events that are due in it, chance, and the trace. One thread, and
+// nothing but the seed decides what happens.
 #pragma once
 
 #include <cstdint>
@@ -76,9 +76,7 @@ class World final : public Clock {
     Process* process;
     Task task;
   };
-  static bool Later(const Event& a, const Event& b) {
-    return a.at != b.at ? a.at > b.at : a.number > b.number;
-  }
+  static bool Later(const Event& a, const Event& b) { return a.at != b.at ? a.at > b.at : a.number > b.number; }
 
   const bool trace_;
   std::mt19937_64 random_;
