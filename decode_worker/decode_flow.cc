@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 #include "common/engine/validate.h"
 #include "common/observability/log.h"
@@ -231,7 +232,8 @@ void DecodeFlow::OnPublished(const KvCommit& commit, uint32_t received) {
     }
     session->SetReceived(std::move(tokens));
   }
-  if (end != sampling::EndReason::kNone) return EndWith(worker::ToProto(end), counts);
+  if (end != sampling::EndReason::kNone && !KV_PLANTED(end_at_commit_missed))
+    return EndWith(worker::ToProto(end), counts);
   StartEngine(session);
 }
 
@@ -298,10 +300,10 @@ void DecodeFlow::OnEngineEnded(const absl::Status& status, sampling::EndReason r
 absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTransport* transport) {
   KV_RETURN_IF_ERROR(worker::CheckHandoffId(to.handoff_id()));
   KV_RETURN_IF_ERROR(worker::CheckKvTarget(to.kv_address(), to.decode_instance()));
+  std::shared_ptr<DecodeMove> given_up;  // the router has let go of its target; let go without the lock
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::kEnded) return absl::OkStatus();  // ended meanwhile; the end says so
-  if (phase_ != Phase::kRunning || move_ != nullptr)
-    return absl::InvalidArgumentError("MoveTo needs a stream that runs and does not move already");
+  if (phase_ != Phase::kRunning) return absl::InvalidArgumentError("MoveTo needs a stream that runs");
   const engine::SessionSpec& spec = held_.session->spec();
   const int end = engine::PositionsNeeded(spec);
   if (spec.source == engine::KvSource::kNoCache || to.tokens() < spec.tokens.size() ||
@@ -309,12 +311,19 @@ absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTrans
     return absl::InvalidArgumentError(absl::StrCat("MoveTo with ", to.tokens(), " tokens and ", to.positions_held(),
                                                    " positions held does not fit a stream of ", spec.tokens.size(),
                                                    " to ", end, " positions with a cache"));
+  given_up = std::exchange(move_, nullptr);
+  if (given_up != nullptr) {
+    given_up->sender()->Cancel();
+    if (given_up->pauses()) context_.engine->Resume(held_.session);
+  }
   // The link may end before this returns, on another thread: it then waits for the lock.
   auto sender = KvSender::Start(
       {.transport = transport, .tasks = context_.tasks, .clock = context_.clock, .identity = &context_.identity},
       held_.session->cache(), static_cast<int>(to.positions_held()), end,
       {.handoff_id = to.handoff_id(), .attempt = 1, .address = to.kv_address(), .instance = to.decode_instance()},
-      [flow = shared_from_this()](absl::StatusOr<KvTransfer> transfer) { flow->OnMoveEnded(std::move(transfer)); });
+      [flow = shared_from_this(), number = ++moves_](absl::StatusOr<KvTransfer> transfer) {
+        flow->OnMoveEnded(number, std::move(transfer));
+      });
   move_ = std::make_shared<DecodeMove>(std::move(sender), to.tokens(), held_.session->cache());
   return absl::OkStatus();
 }
@@ -337,13 +346,13 @@ void DecodeFlow::OnHeld() {
   move->sender()->Commit(session->cache()->kv_ready(), *std::move(commit));
 }
 
-void DecodeFlow::OnMoveEnded(absl::StatusOr<KvTransfer> transfer) {
+void DecodeFlow::OnMoveEnded(uint32_t number, absl::StatusOr<KvTransfer> transfer) {
   std::shared_ptr<DecodeMove> move;
   std::shared_ptr<engine::Session> session;
   engine::PositionCounts counts;
   {
     std::lock_guard lock(mutex_);
-    if (phase_ != Phase::kRunning) return;
+    if (phase_ != Phase::kRunning || number != moves_) return;
     move = std::exchange(move_, nullptr);
     session = held_.session;
     counts = counts_;
@@ -364,7 +373,7 @@ void DecodeFlow::OnMoveEnded(absl::StatusOr<KvTransfer> transfer) {
   response.mutable_move_failed()->set_code(static_cast<int>(cause.code()));
   response.mutable_move_failed()->set_message(std::string(cause.message()));
   sink_->Send(std::move(response));
-  if (move->pauses()) context_.engine->Resume(session);
+  if (move->pauses() && !KV_PLANTED(held_forever)) context_.engine->Resume(session);
 }
 
 // ---- The ends ----
@@ -412,10 +421,10 @@ bool DecodeFlow::Release() {
   }
   if (move != nullptr) move->sender()->Cancel();
   if (held.reservation != nullptr) {
-    reservations_.Remove(held.handoff_id);
-    held.reservation->Close();
+    if (!KV_PLANTED(reservation_kept)) reservations_.Remove(held.handoff_id);
+    if (!KV_PLANTED(open_after_end)) held.reservation->Close();
   }
-  if (in_engine) context_.engine->Stop(held.session, sampling::EndReason::kNone);
+  if (in_engine && !KV_PLANTED(forgotten_stop)) context_.engine->Stop(held.session, sampling::EndReason::kNone);
   return true;
 }
 

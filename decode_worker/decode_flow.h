@@ -7,7 +7,7 @@
 //                KV published -> running, or ended if its last token ends the request
 //   running    the session is in the engine; tokens are told.
 //                end token, max_tokens, Finish -> ended with Ended; MoveTo starts a move (decode_move.h), whose receipt
-//                leads to ended with Moved and Ended
+//                leads to ended with Moved and Ended; another MoveTo gives up the move before
 //   ended      nothing is held.
 // An error of the engine, a command out of order, and OnCancel (the owner went away) lead to `ended` from everywhere.
 //
@@ -78,7 +78,7 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   void OnHeld();
   void OnEngineEnded(const absl::Status& status, sampling::EndReason reason, const engine::PositionCounts& counts);
   // From the link of a move.
-  void OnMoveEnded(absl::StatusOr<kv_wire::KvTransfer> transfer);
+  void OnMoveEnded(uint32_t number, absl::StatusOr<kv_wire::KvTransfer> transfer);
 
   void SendReserved();
   // The two ends. Each does nothing after the first.
@@ -101,6 +101,7 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   RecentTokens recent_;
   engine::PositionCounts counts_;     // at the token selected last, by an own run
   std::shared_ptr<DecodeMove> move_;  // while one is under way
+  uint32_t moves_ = 0;                // its number: what others end with comes too late
   // Set once, before the phase leaves kNew.
   sampling::EndRule end_rule_;
   bool computes_prompt_ = false;

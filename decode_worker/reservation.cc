@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 
 namespace kvrelay::decode_worker {
@@ -27,7 +28,7 @@ absl::StatusOr<uint32_t> Reservation::OpenAttempt(uint32_t attempt, const std::s
   {
     std::lock_guard lock(mutex_);
     std::erase_if(streams_, [&](const Bound& bound) {
-      if (bound.attempt >= attempt) return false;
+      if (bound.attempt >= attempt || KV_PLANTED(no_fence)) return false;
       closed.push_back(bound);
       return true;
     });
@@ -101,6 +102,11 @@ absl::Status ReservationTable::Add(const std::string& handoff_id, std::shared_pt
 void ReservationTable::Remove(const std::string& handoff_id) {
   std::lock_guard lock(mutex_);
   reservations_.erase(handoff_id);
+}
+
+size_t ReservationTable::size() const {
+  std::lock_guard lock(mutex_);
+  return reservations_.size();
 }
 
 absl::StatusOr<std::shared_ptr<Reservation>> ReservationTable::Find(const std::string& handoff_id) const {

@@ -70,6 +70,7 @@ class ReservationTable {
   void Remove(const std::string& handoff_id);
   // NOT_FOUND if there is none.
   absl::StatusOr<std::shared_ptr<Reservation>> Find(const std::string& handoff_id) const;
+  size_t size() const;
 
  private:
   mutable std::mutex mutex_;

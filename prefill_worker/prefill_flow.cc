@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/base/status_macros.h"
 #include "common/observability/log.h"
 #include "common/rpc/duration.h"
@@ -178,7 +179,8 @@ void PrefillFlow::DoneIfBothEnded() {
   PrefillResponse response;
   {
     std::lock_guard lock(mutex_);
-    if (!engine_counts_.has_value() || (has_handoff_ && !transfer_.has_value())) return;
+    const bool awaits_receipt = has_handoff_ && !transfer_.has_value() && !KV_PLANTED(free_before_receipt);
+    if (!engine_counts_.has_value() || awaits_receipt) return;
     worker::v1::PrefillDone& done = *response.mutable_done() = done_;
     if (transfer_.has_value()) {
       // A duplicate was published by another attempt: nothing of ours was taken.

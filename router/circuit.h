@@ -2,7 +2,8 @@
 //
 //   closed    calls are made. `kFailuresMax` failures with no success between -> open
 //   open      no calls for a pause, 1 s at first, twice as long each time, at most 16 s. Its end -> trial
-//   trial     one call is let through. Its success -> closed, its failure -> open
+//   trial     one call is let through. Its success -> closed, its failure -> open; if it ends without either (refused,
+//             given up), the next call is the trial
 //
 // A refusal for lack of room is not a failure, and a worker that is not connected needs no circuit: it is not ready.
 // A plain value; times are of one clock.
@@ -29,6 +30,8 @@ class Circuit {
   }
   // A call is made. In trial no other is let through before its outcome is known.
   void OnCall() { trial_ = failures_ >= kFailuresMax; }
+  // A call is over, perhaps without an outcome that says anything about the worker: another trial may be made.
+  void OnCallEnd() { trial_ = false; }
 
   // Whether a call may be made now.
   bool Allows(absl::Duration now) const { return failures_ < kFailuresMax || (now >= until_ && !trial_); }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "common/rpc/duration.h"
 #include "common/text/tokenizer.h"
 
@@ -27,7 +28,7 @@ FlowOutput::FlowOutput(const FlowRequest* request, RequestAccounting* accounting
 
 absl::Status FlowOutput::Resume() {
   const wire::GenerationSpec& spec = request_->spec;
-  for (uint32_t index = 0; index < request_->resumed(); ++index) {
+  for (uint32_t index = 0; index + KV_PLANTED(resume_off_by_one) < request_->resumed(); ++index) {
     const uint32_t id = spec.token_ids(static_cast<int>(spec.prompt_length() + index));
     if (decoder_.Add(token_bytes_(static_cast<int32_t>(id), false), index + 1 >= spec.min_tokens()).stopped) {
       return absl::InvalidArgumentError(

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/planted_bug.h"
 #include "common/rpc/duration.h"
 
 namespace kvrelay::router {
@@ -98,13 +99,15 @@ wire::GenerationSpec GenerateFlow::SpecWith(uint32_t count) const {
 
 void GenerateFlow::OpenDecode() {
   state_ = FlowState::kReserving;
+  move_asked_ = false;
   InitCall(&decode_, *plan_.decode, plan_.execution != v1::EXECUTION_NO_CACHE, plan_first_);
   handoff_id_ = deps_.new_handoff_id();
   KV_CHECK(handoff_id_.size() == 16, "a handoff id is 16 bytes");
   wire::DecodeRequest request;
   wire::Reserve& reserve = *request.mutable_reserve();
   reserve.set_handoff_id(handoff_id_);
-  *reserve.mutable_spec() = SpecWith(plan_first_);  // the same for all attempts of a plan
+  const bool loses = KV_PLANTED(replan_loses_token) && replans_ > 0 && plan_first_ > 0;
+  *reserve.mutable_spec() = SpecWith(plan_first_ - loses);  // the same for all attempts of a plan
   reserve.set_source(SourceOf(plan_.execution));
   if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
   decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
@@ -161,7 +164,7 @@ void GenerateFlow::OnDecodeEvent(const wire::DecodeResponse& response) {
     case wire::DecodeResponse::kEnded:
       return OnEnded(response.ended());
     case wire::DecodeResponse::kMoved:
-      if (move_step_ == MoveStep::kMoving) return;  // Ended follows, with the counts
+      if (move_asked_) return;  // Ended follows, with the counts
       return Broken(decode_, "moved a stream that nobody asked it to move");
     case wire::DecodeResponse::kMoveFailed:
       return AbandonMove(
@@ -230,10 +233,9 @@ void GenerateFlow::OnDecodeSelected(Call* call, const wire::Selected& selected) 
   if (!reserved_) return Broken(*call, "selected a token before it had reserved");
   Accepted();  // first: Started tells of the time before the token
   if (!CheckSelected(call, selected)) return;
-  if (call == &decode_) {
-    accounting_.SetHolder(call->entry);
-    OnPublished();
-  }
+  if (call == &decode_) OnPublished();
+  // In a move the source may be ahead of the target for a while.
+  if (selected.index() + 1 >= tokens_.size()) accounting_.SetHolder(call->entry);
   TakeToken(*call, selected);
   const bool own_run = selected.positions().computed() > 0;
   if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(*call, selected));
@@ -255,7 +257,7 @@ void GenerateFlow::OnEnded(const wire::Ended& ended) {
 // ---- Events of the prefill call ----
 
 void GenerateFlow::OnPrefill(CallId id, const wire::PrefillResponse& response) {
-  if (id != prefill_.id || prefill_call_ == nullptr) return;
+  if ((id != prefill_.id && !KV_PLANTED(stale_events)) || prefill_call_ == nullptr) return;
   switch (response.event_case()) {
     case wire::PrefillResponse::kProgress:
       return OnProgress(response.progress());
@@ -380,7 +382,7 @@ void GenerateFlow::EnterFinishing() {
 // published, Finish would take the reservation away from under the prefill worker.
 void GenerateFlow::SendFinishIfDue() {
   const bool by_stop_string = text_ended_ && end_reason_ == wire::END_REASON_UNSPECIFIED;
-  if (!by_stop_string || !published_ || finish_sent_ || decode_call_ == nullptr) return;
+  if (!by_stop_string || !published_ || finish_sent_ || decode_call_ == nullptr || KV_PLANTED(lost_finish)) return;
   finish_sent_ = true;
   wire::DecodeRequest request;
   request.mutable_finish();

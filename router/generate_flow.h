@@ -257,6 +257,7 @@ class GenerateFlow {
   std::string move_handoff_id_;
   absl::Duration move_at_;  // not before, on the clock
   uint32_t moves_ = 0;
+  bool move_asked_ = false;  // of decode_: MoveTo was sent
 };
 
 }  // namespace kvrelay::router

@@ -3,6 +3,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "router/generate_flow.h"
 
 namespace kvrelay::router {
@@ -78,7 +79,7 @@ void GenerateFlow::RetryPrefill(const absl::Status& cause) {
   if (!plan_.decode) return OpenPrefill();
   state_ = FlowState::kOpeningAttempt;
   wire::DecodeRequest request;
-  request.mutable_attempt()->set_attempt(++attempt_);
+  request.mutable_attempt()->set_attempt(KV_PLANTED(retry_same_attempt) ? attempt_ : ++attempt_);
   request.mutable_attempt()->set_sender_instance(plan_.prefill->instance());
   decode_call_->Send(std::move(request));
 }

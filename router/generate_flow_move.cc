@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/planted_bug.h"
 #include "common/observability/log.h"
 #include "router/generate_flow.h"
 
@@ -50,12 +51,13 @@ void GenerateFlow::MoveIfDraining() {
 void GenerateFlow::SendMoveTo(const wire::Reserved& reserved) {
   if (absl::Status status = CheckIdentity(other_, reserved.identity()); !status.ok()) return AbandonMove(status);
   move_step_ = MoveStep::kMoving;
+  move_asked_ = true;
   wire::DecodeRequest request;
   wire::MoveTo& move = *request.mutable_move_to();
   move.set_kv_address(reserved.kv_address());
   move.set_decode_instance(reserved.identity().instance());
   move.set_handoff_id(move_handoff_id_);
-  move.set_tokens(request_.spec.prompt_length() + other_.next_index);
+  move.set_tokens(request_.spec.prompt_length() + other_.next_index + KV_PLANTED(move_history_off));
   move.set_positions_held(reserved.positions_held());
   decode_call_->Send(std::move(request));
 }
@@ -99,7 +101,12 @@ void GenerateFlow::OnOtherFailed(const absl::Status& status) {
 
 // The source has the receipt and has let go, before the target's first token came.
 void GenerateFlow::OnSourceMoved(const wire::Ended& ended) {
-  if (move_step_ != MoveStep::kMoving) return Broken(decode_, "moved a stream that nobody asked it to move");
+  if (!move_asked_) return Broken(decode_, "moved a stream that nobody asked it to move");
+  // The receipt crossed with the end of the target: nobody has the stream any more.
+  if (move_step_ != MoveStep::kMoving) {
+    if (absl::Status status = accounting_.Report(decode_.entry, ended.positions()); !status.ok()) return End(status);
+    return DecodeFailed(absl::UnavailableError("the stream moved to a worker that has failed"));
+  }
   SwitchToTarget();
   OnOtherEnded(ended);
 }
@@ -108,6 +115,7 @@ void GenerateFlow::SwitchToTarget() {
   std::swap(decode_, other_);
   std::swap(decode_call_, other_call_);
   plan_.decode = decode_.worker;
+  move_asked_ = false;
   move_step_ = MoveStep::kSwitched;
   ++moves_;
   observability::LogInfo("moved", {{"request_id", request_.request_id},

@@ -68,7 +68,9 @@ void WorkerTable::OnCallOpened(const Worker& worker) {
 
 void WorkerTable::OnCallClosed(const Worker& worker) {
   Watched* watched = Find(worker);
-  if (watched != nullptr && watched->worker.calls > 0) --watched->worker.calls;
+  if (watched == nullptr) return;
+  if (watched->worker.calls > 0) --watched->worker.calls;
+  watched->circuit.OnCallEnd();
 }
 
 void WorkerTable::OnOutcome(const Worker& worker, const absl::Status& outcome) {

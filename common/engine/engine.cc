@@ -172,7 +172,7 @@ class EngineImpl final : public Engine {
   void End(std::list<LiveSession>::iterator it, const absl::Status& status, sampling::EndReason reason) {
     std::list<LiveSession> ended;
     ended.splice(ended.begin(), live_, it);
-    const PositionCounts counts = ended.front().counts();
+    const PositionCounts counts = ended.front().EndCounts();
     const std::shared_ptr<SessionListener> listener = ended.front().shared_listener();
     ended.clear();
     listener->OnEnded(status, reason, counts);

@@ -1,6 +1,7 @@
 #include "common/engine/live_session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
@@ -56,6 +57,12 @@ void LiveSession::Count(const model::Chunk& chunk) {
   run_.appended += chunk.appended;
   run_.positions_read = std::max(run_.positions_read, chunk.positions_read);
   run_.attention_pairs += chunk.attention_pairs;
+}
+
+PositionCounts LiveSession::EndCounts() const {
+  PositionCounts counts = counts_;
+  if (session_->spec().source == KvSource::kNoCache) counts.discarded += std::exchange(counts.kv_ready, 0);
+  return counts;
 }
 
 absl::StatusOr<SelectedToken> LiveSession::Select(absl::Span<const float> logits, absl::Duration now) {

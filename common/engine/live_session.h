@@ -18,6 +18,10 @@ class LiveSession {
   SessionListener& listener() { return *listener_; }
   const std::shared_ptr<SessionListener>& shared_listener() const { return listener_; }
   const PositionCounts& counts() const { return counts_; }
+  // Counts once it has ended, perhaps in the middle of a run: without a cache nothing is kept of that either.
+  PositionCounts EndCounts() const;
+  // Prompt and all selected tokens.
+  const std::vector<int32_t>& history() const { return history_; }
   bool queued() const { return queued_; }
   // A held session takes part in no step.
   bool held() const { return held_; }

@@ -169,7 +169,9 @@ absl::StatusOr<KvTransfer> KvSender::Outcome(const absl::Status& status, const R
     // UNAVAILABLE would speak of the sender.
     if (absl::IsUnavailable(status))
       return absl::AbortedError(absl::StrCat(receiver, " cannot be reached: ", status.message()));
-    return absl::Status(status.code(), absl::StrCat(receiver, ": ", status.message()));
+    // INVALID_ARGUMENT would speak of the request; it was the link, or we, that broke the handoff.
+    const auto code = absl::IsInvalidArgument(status) ? absl::StatusCode::kDataLoss : status.code();
+    return absl::Status(code, absl::StrCat(receiver, ": ", status.message()));
   }
   std::lock_guard lock(mutex_);
   if (!committed_) return absl::InternalError(absl::StrCat(receiver, " answered before the commit"));

@@ -4,6 +4,7 @@
 
 #include "common/rpc/status_mapping.h"
 #include "common/rpc/stream_writer.h"
+#include "common/worker/status_report.h"
 #include "kvrelay/worker/v1/worker.grpc.pb.h"
 
 namespace kvrelay::worker {
@@ -11,26 +12,6 @@ namespace {
 
 using v1::WatchStatusRequest;
 using v1::WatchStatusResponse;
-
-WatchStatusResponse Status(const WorkerContext& context) {
-  WatchStatusResponse status;
-  *status.mutable_identity() = context.identity;
-  status.set_role(context.role);
-  status.set_context_length(context.engine->context_length());
-  status.set_kernel_id(context.kernel_id);
-  status.set_draining(context.calls->draining());
-  status.set_kv_address(context.kv_address);
-  const engine::EngineLoad load = context.engine->Load();
-  v1::Load& out = *status.mutable_load();
-  out.set_beat(load.beat);
-  out.set_steps(load.steps);
-  out.set_kv_blocks_total(load.kv_blocks_total);
-  out.set_kv_blocks_referenced(load.kv_blocks_referenced);
-  out.set_active_sessions(load.active_sessions);
-  out.set_queued_sessions(load.queued_sessions);
-  out.set_pending_prompt_tokens(load.pending_prompt_tokens);
-  return status;
-}
 
 class WatchCall final : public grpc::ServerWriteReactor<WatchStatusResponse>, public TickListener {
  public:
@@ -49,7 +30,7 @@ class WatchCall final : public grpc::ServerWriteReactor<WatchStatusResponse>, pu
   explicit WatchCall(const WorkerContext* context) : context_(*context), writer_(this, /*limit=*/1, [] {}) {}
 
   // A slow reader gets fewer reports, never old ones.
-  void OnTick() override { writer_.PushIfIdle(Status(context_)); }
+  void OnTick() override { writer_.PushIfIdle(StatusOf(context_)); }
   void OnWriteDone(bool ok) override { writer_.OnWriteDone(ok); }
   void OnCancel() override { writer_.FinishNow(grpc::Status::CANCELLED); }
   void OnDone() override { self_.reset(); }

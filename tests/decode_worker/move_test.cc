@@ -168,6 +168,31 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
 
+// The router lets go of a target that hangs, and tries another while the source still waits for the first.
+TEST(MoveTest, AnotherTargetTakesThePlaceOfOneThatIsGivenUp) {
+  constexpr uint32_t kMax = 40;
+  TestDecodeWorker source, hung, target;
+  const GenerationSpec spec = MakeSpec(100, kMax);
+  DecodeClient from(*source.stub);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  source.engine().Allow(12);
+  const std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  DecodeClient to_hung(*hung.stub), to(*target.stub);
+  ASSERT_TRUE(to_hung.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
+  ASSERT_TRUE(to_hung.Next()->has_reserved());
+  ASSERT_TRUE(to.Reserve('c', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
+  ASSERT_TRUE(to.Next()->has_reserved());
+  ASSERT_TRUE(from.Write(MoveTo(hung.address(), 'b', 101)));
+  ASSERT_TRUE(from.Write(MoveTo(target.address(), 'c', 101)));
+  source.engine().Allow(INT64_MAX);
+  EXPECT_EQ(from.Rest().back().ended().reason(), worker::v1::END_REASON_MOVED);
+  EXPECT_EQ(to.Rest().back().ended().reason(), worker::v1::END_REASON_LENGTH);
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+  to_hung.Cancel();
+  EXPECT_EQ(to_hung.Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(hung.engine().WaitUntilFree());
+}
+
 TEST(MoveTest, CancelAndFinishEndAMoveToo) {
   for (const bool cancel : {true, false}) {
     TestDecodeWorker source, target;

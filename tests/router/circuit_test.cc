@@ -39,5 +39,16 @@ TEST(CircuitTest, OneTrialAtATimeAndLongerPauses) {
   EXPECT_TRUE(circuit.Allows(now));
 }
 
+TEST(CircuitTest, ATrialWithoutAnOutcomeIsFollowedByAnother) {
+  Circuit circuit;
+  const absl::Duration now = absl::Seconds(100);
+  for (int i = 0; i < Circuit::kFailuresMax; ++i) circuit.OnFailure(now);
+  const absl::Duration later = now + Circuit::kPauseMin;
+  circuit.OnCall();
+  EXPECT_FALSE(circuit.Allows(later));
+  circuit.OnCallEnd();  // refused for lack of room, or the client went away
+  EXPECT_TRUE(circuit.Allows(later));
+}
+
 }  // namespace
 }  // namespace kvrelay::router
