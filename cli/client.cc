@@ -13,7 +13,7 @@ constexpr int kKeepaliveTimeoutMs = 10'000;
 // The largest answer is Tokenize of 1 MiB of text: up to a million ids and pieces.
 constexpr int kMaxReceiveBytes = 16 << 20;
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(const Connection& connection) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -22,18 +22,19 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(connection.address, connection.credentials, arguments);
 }
 
 }  // namespace
 
-Client::Client(std::string address, int64_t deadline_ms, Interrupt* interrupt)
-    : address_(std::move(address)),
+Client::Client(Connection connection, int64_t deadline_ms, Interrupt* interrupt)
+    : connection_(std::move(connection)),
       deadline_ms_(deadline_ms),
       interrupt_(interrupt),
-      stub_(v1::GenerationService::NewStub(Connect(address_))) {}
+      stub_(v1::GenerationService::NewStub(Connect(connection_))) {}
 
 void Client::Prepare(grpc::ClientContext* context) const {
+  if (!connection_.token.empty()) context->AddMetadata("authorization", "Bearer " + connection_.token);
   // A time span: gRPC counts it from the start of the call.
   if (deadline_ms_ > 0) context->set_deadline(gpr_time_from_millis(deadline_ms_, GPR_TIMESPAN));
 }

@@ -25,11 +25,18 @@ struct CallEnd {
   bool ok() const { return status.ok() && !interrupted && !output_closed; }
 };
 
+// Where the router is and how to talk to it.
+struct Connection {
+  std::string address;                                    // HOST:PORT or a gRPC target such as unix:/path
+  std::shared_ptr<grpc::ChannelCredentials> credentials;  // TLS or plaintext
+  bool tls = false;                                       // which of both
+  std::string token = {};                                 // sent with each call; empty: none
+};
+
 class Client {
  public:
-  // `address` is HOST:PORT or a gRPC target such as unix:/path. `deadline_ms` bounds each call; 0: no bound. Does not
-  // connect yet. REQUIRES: `interrupt` outlives this object.
-  Client(std::string address, int64_t deadline_ms, Interrupt* interrupt);
+  // `deadline_ms` bounds each call; 0: no bound. Does not connect yet. REQUIRES: `interrupt` outlives this object.
+  Client(Connection connection, int64_t deadline_ms, Interrupt* interrupt);
 
   // One unary call, for example Call(&Stub::Tokenize, request, &response).
   template <typename Request, typename Response>
@@ -49,12 +56,13 @@ class Client {
   CallEnd Generate(const v1::GenerateRequest& request,
                    const std::function<bool(const v1::GenerateResponse&)>& on_event);
 
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return connection_.address; }
+  bool tls() const { return connection_.tls; }
 
  private:
   void Prepare(grpc::ClientContext* context) const;
 
-  const std::string address_;
+  const Connection connection_;
   const int64_t deadline_ms_;
   Interrupt* const interrupt_;
   const std::unique_ptr<v1::GenerationService::Stub> stub_;

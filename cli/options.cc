@@ -16,7 +16,8 @@ namespace {
 constexpr char kFooter[] =
     "\nThe address of the router is --address, or else $KVRELAY_ADDRESS, or else \"grpc\" in .run/endpoints.json, "
     "which\n"
-    "'./dev up' writes. Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "'./dev up' writes. For a certificate that a public CA signed, --tls-ca is /etc/ssl/certs/ca-certificates.crt.\n"
+    "Colours appear on a terminal only, and not with NO_COLOR set.\n"
     "JSON output is protobuf's JSON mapping with the field names of generation.proto: one object a line, fields at "
     "their\n"
     "default included, floats that read back to the same bits, 64-bit integers and durations (\"0.25s\") as "
@@ -24,8 +25,19 @@ constexpr char kFooter[] =
 
 std::string Footer() { return std::string(kFooter) + kExitCodeHelp; }
 
+void AddRouter(CLI::App* app, Options* o) {
+  const auto file = [app](const char* flag, std::string& path, const char* variable, const char* help) {
+    app->add_option(flag, path, help)->envname(variable)->type_name("FILE");
+  };
+  app->add_option("--address", o->address, "Router, HOST:PORT")->type_name("HOST:PORT");
+  file("--tls-ca", o->tls_ca, "KVRELAY_TLS_CA", "Use TLS; the router's certificate must end at a CA in this PEM file");
+  file("--tls-cert", o->tls_cert, "KVRELAY_TLS_CERT", "Certificate chain to show, where the router asks for one");
+  file("--tls-key", o->tls_key, "KVRELAY_TLS_KEY", "Its private key");
+  file("--token-file", o->token_file, "KVRELAY_TOKEN_FILE", "File with the token to send, and nothing else");
+}
+
 void AddConnection(CLI::App* app, Options* options) {
-  app->add_option("--address", options->address, "Router, HOST:PORT")->type_name("HOST:PORT");
+  AddRouter(app, options);
   app->add_option("--deadline-ms", options->deadline_ms, "Ends each call after this time; 0: never")
       ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
       ->type_name("MS");
@@ -157,7 +169,7 @@ void AddAsking(CLI::App* app, Options* options) {
   wait->add_option("--timeout-s", options->timeout_s, "Give up after this many seconds; default 120")
       ->check(CLI::Range(uint32_t{0}, uint32_t{86'400}));
   wait->add_flag("--all", options->all, "Wait until every configured worker is ready");
-  wait->add_option("--address", options->address, "Router, HOST:PORT")->type_name("HOST:PORT");
+  AddRouter(wait, options);
   wait->add_flag("--quiet", options->quiet, "No progress");
 }
 

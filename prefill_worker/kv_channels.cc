@@ -11,7 +11,7 @@ std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
     std::erase_if(channels_, [](const auto& entry) { return entry.second.use_count() == 1; });
   }
   std::shared_ptr<grpc::Channel>& channel = channels_[address];
-  if (channel == nullptr) channel = rpc::NewChannel(address);
+  if (channel == nullptr) channel = rpc::NewChannel(address, credentials_);
   return channel;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace kvrelay::prefill_worker {
 
@@ -16,9 +18,14 @@ class KvChannels {
   // Connections kept while nobody uses them.
   static constexpr size_t kMaxIdle = 64;
 
+  // `credentials` for all of them; null: plaintext.
+  explicit KvChannels(std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr)
+      : credentials_(std::move(credentials)) {}
+
   std::shared_ptr<grpc::Channel> Get(const std::string& address);
 
  private:
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };

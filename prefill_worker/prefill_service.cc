@@ -17,6 +17,7 @@ class PrefillServiceImpl final : public worker::v1::PrefillService::CallbackServ
  public:
   explicit PrefillServiceImpl(const worker::WorkerContext* context)
       : context_(context),
+        channels_(context->tls == nullptr ? nullptr : context->tls->ChannelTo(rpc::PeerRole::kDecode)),
         senders_{.channels = &channels_, .tasks = &tasks_, .clock = context->clock, .identity = &context->identity} {}
 
   grpc::ServerWriteReactor<PrefillResponse>* Prefill(grpc::CallbackServerContext* call_context,

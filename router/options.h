@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "common/observability/log.h"
+#include "common/rpc/options_tls.h"
+#include "router/client_quotas.h"
 #include "router/worker_address.h"
 
 namespace kvrelay::router {
@@ -20,6 +22,10 @@ struct RouterOptions {
   std::string port_file;  // empty: none
   std::vector<WorkerTarget> workers;
   uint32_t max_active = 256;
+  rpc::TlsOptions tls;         // towards workers
+  rpc::TlsFiles public_files;  // towards clients; after parsing with the defaults of `tls`; no certificate: plaintext
+  std::string client_tokens;   // empty: none are asked for
+  QuotaLimits quotas;
   observability::LogFormat log_format = observability::LogFormat::kText;
   observability::LogLevel log_level = observability::LogLevel::kInfo;
 };

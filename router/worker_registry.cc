@@ -129,7 +129,7 @@ void WorkerRegistry::UpdateStreams() {
       continue;
     }
     if (it->second.stream != nullptr) it->second.stream->Cancel();
-    channels_->Forget(it->first.second);
+    channels_->Forget(it->first.first, it->first.second);
     it = watched_.erase(it);
   }
   const absl::Duration now = clock_->Now();
@@ -139,7 +139,7 @@ void WorkerRegistry::UpdateStreams() {
     watched.worker.address = key.second;
     LogChange(&watched);
     if (watched.stream != nullptr || now < watched.retry_at) continue;
-    watched.stream = new Stream(this, key, channels_->Get(key.second));
+    watched.stream = new Stream(this, key, channels_->Get(key.first, key.second));
     ++streams_;
     watched.stream->Start();
   }

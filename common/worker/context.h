@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/engine/engine.h"
+#include "common/rpc/credentials.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
 #include "kvrelay/worker/v1/worker.pb.h"
@@ -23,7 +24,8 @@ struct WorkerContext {
   std::string kernel_id;
   std::string kv_address;  // where prefill workers reach the KvService; empty for a prefill worker
   int vocabulary = 0;
-  std::vector<int32_t> eos_ids;  // the model's own end tokens
+  std::vector<int32_t> eos_ids;         // the model's own end tokens
+  const rpc::MutualTls* tls = nullptr;  // null: plaintext
 };
 
 }  // namespace kvrelay::worker

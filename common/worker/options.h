@@ -12,6 +12,7 @@
 #include "common/kernels/matmul.h"
 #include "common/kv/layout.h"
 #include "common/observability/log.h"
+#include "common/rpc/options_tls.h"
 
 namespace CLI {
 class App;
@@ -32,6 +33,7 @@ struct WorkerOptions {
   int prefill_chunk = 512;
   absl::Duration step_budget = absl::Milliseconds(200);
   int max_sessions = 256;
+  rpc::TlsOptions tls;
   kv::KvType kv_type = kv::KvType::kF16;
   kernels::MatmulBackend matmul = kernels::MatmulBackend::kNative;
   kernels::Isa isa = kernels::Isa::kScalar;  // after parsing the best, unless one was named

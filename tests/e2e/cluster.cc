@@ -23,7 +23,7 @@ std::string ModelPath() {
   return "";
 }
 
-Cluster::Cluster() {
+Cluster::Cluster() : credentials_(grpc::InsecureChannelCredentials()) {
   std::string pattern = absl::StrCat(::testing::TempDir(), "/kvrelay-e2e-XXXXXX");
   const char* made = mkdtemp(pattern.data());
   EXPECT_NE(made, nullptr) << "no directory like " << pattern;
@@ -69,17 +69,19 @@ absl::Status Cluster::StartWorker(const std::string& role, const std::string& na
     arguments.insert(arguments.end(), {"--model", ModelPath()});
   }
   arguments.insert(arguments.end(), extra.begin(), extra.end());
+  arguments.insert(arguments.end(), flags_[role].begin(), flags_[role].end());
   return StartMember(role, name, arguments);
 }
 
 absl::Status Cluster::StartRouter(const std::string& name) {
   std::vector<std::string> arguments = {"--model", ModelPath()};
+  arguments.insert(arguments.end(), flags_["router"].begin(), flags_["router"].end());
   for (const auto& [worker, member] : members_) {
     if (member.role != "router") arguments.insert(arguments.end(), {"--" + member.role, member.address});
   }
   KV_RETURN_IF_ERROR(StartMember("router", name, arguments));
   router_ = name;
-  stub_ = v1::GenerationService::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  stub_ = v1::GenerationService::NewStub(grpc::CreateChannel(address(), credentials_));
   return absl::OkStatus();
 }
 

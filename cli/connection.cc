@@ -1,0 +1,60 @@
+#include "cli/connection.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/credentials.h"
+
+namespace kvrelay::cli {
+namespace {
+
+constexpr int64_t kTokenFileBytesMax = 4096;
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  KV_ASSIGN_OR_RETURN(const std::string text, rpc::ReadSmallFile("token file", path, kTokenFileBytesMax));
+  const std::string token(absl::StripAsciiWhitespace(text));
+  const bool clean = std::all_of(token.begin(), token.end(), [](unsigned char c) { return std::isgraph(c); });
+  if (token.empty() || !clean) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("token file ", path, ": must hold one token and nothing else, without spaces"));
+  }
+  return token;
+}
+
+bool IsOnThisMachine(const std::string& address) {
+  for (const char* prefix : {"unix:", "127.", "localhost:", "[::1]:"}) {
+    if (absl::StartsWith(address, prefix)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<Connection> ResolveConnection(const std::string& address, const Options& options) {
+  Connection connection{.address = address, .credentials = grpc::InsecureChannelCredentials()};
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    return absl::InvalidArgumentError("--tls-cert and --tls-key belong together");
+  }
+  if (!options.tls_ca.empty()) {
+    KV_ASSIGN_OR_RETURN(
+        connection.credentials,
+        rpc::ClientCredentials({.cert = options.tls_cert, .key = options.tls_key, .ca = options.tls_ca}));
+    connection.tls = true;
+  } else if (!options.tls_cert.empty()) {
+    return absl::InvalidArgumentError("--tls-cert needs --tls-ca: without it there is no TLS");
+  }
+  if (!options.token_file.empty()) {
+    KV_ASSIGN_OR_RETURN(connection.token, ReadToken(options.token_file));
+    if (!connection.tls && !IsOnThisMachine(address)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a token is not sent to ", address, " without TLS, where others could read it: give --tls-ca"));
+    }
+  }
+  return connection;
+}
+
+}  // namespace kvrelay::cli
