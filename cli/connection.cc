@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/server.h"
 
 namespace kvrelay::cli {
 namespace {
@@ -26,10 +27,8 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
 }
 
 bool IsOnThisMachine(const std::string& address) {
-  for (const char* prefix : {"unix:", "127.", "localhost:", "[::1]:"}) {
-    if (absl::StartsWith(address, prefix)) return true;
-  }
-  return false;
+  const absl::StatusOr<rpc::HostPort> parsed = rpc::ParseHostPort(address);
+  return absl::StartsWith(address, "unix:") || (parsed.ok() && rpc::IsLoopback(*parsed));
 }
 
 }  // namespace

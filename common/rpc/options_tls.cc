@@ -2,21 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/options_flags.h"
 #include "common/rpc/server.h"
 
 namespace kvrelay::rpc {
-namespace {
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || (absl::StartsWith(host, "127.") && host.size() > 4);
-}
-
-}  // namespace
-
 void AddTlsFlags(CLI::App& app, TlsOptions& options) {
   AddFlag(app, "tls-cert", options.files.cert,
           "certificate chain in PEM, own certificate first; names this process's role (SECURITY.md)");
@@ -48,7 +39,7 @@ absl::Status CheckTlsOptions(const TlsOptions& options) {
 
 absl::Status CheckPlaintext(const std::string& listen, bool tls, const TlsOptions& options) {
   KV_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));
-  if (tls || options.allow_plaintext || IsLoopback(address.host)) return absl::OkStatus();
+  if (tls || options.allow_plaintext || IsLoopback(address)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--listen ", listen,
                    " can be reached from other machines, and there is no TLS: give --tls-cert, --tls-key and "

@@ -1,5 +1,6 @@
 #include "common/rpc/server.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -16,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/observability/log.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_log.h"
 
@@ -72,6 +74,15 @@ std::string BindFailure(const HostPort& address) {
   return cause;
 }
 
+void WarnOfPlaintext(const ServerOptions& options) {
+  const absl::StatusOr<HostPort> address = ParseHostPort(options.listen);
+  if (options.credentials != nullptr || !address.ok() || IsLoopback(*address)) return;
+  observability::LogWarning("plaintext", {{"listen", options.listen},
+                                          {"message",
+                                           "there is no TLS: whoever reaches this port may use it, and "
+                                           "whoever is on the way may read and change what is said"}});
+}
+
 absl::Status CannotListen(const std::string& listen, const std::string& cause) {
   return absl::UnavailableError(
       absl::StrCat("cannot listen on ", listen, ": ", cause, "; choose another address, or port 0 for a free one"));
@@ -103,6 +114,12 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& address) {
 std::string JoinHostPort(const HostPort& address) {
   const bool v6 = absl::StrContains(address.host, ':');
   return v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
+}
+
+bool IsLoopback(const HostPort& address) {
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  return address.host == "localhost" || address.host == "::1";
 }
 
 absl::Status CheckCanListen(const std::string& listen) {
@@ -139,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   InstallPlugins();
   const auto plaintext = grpc::InsecureServerCredentials();
   const auto& credentials = options.credentials == nullptr ? plaintext : options.credentials;
+  WarnOfPlaintext(options);
   KV_ASSIGN_OR_RETURN(Bound main, Listen(options.listen, options, credentials, services));
   Bound health;
   if (!options.health_listen.empty()) {

@@ -101,6 +101,12 @@ TEST_F(ServerTest, BadAddresses) {
     EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument) << listen;
   }
   EXPECT_EQ(JoinHostPort(*ParseHostPort("[::1]:5")), "[::1]:5");
+  for (const char* local : {"127.0.0.1:5", "127.8.0.9:5", "localhost:5", "[::1]:5"}) {
+    EXPECT_TRUE(IsLoopback(*ParseHostPort(local))) << local;
+  }
+  for (const char* other : {"0.0.0.0:5", "10.0.0.1:5", "127.example:5", "127.0.0.1.example:5", "[::]:5", "127.1:5"}) {
+    EXPECT_FALSE(IsLoopback(*ParseHostPort(other))) << other;
+  }
   EXPECT_EQ(Server::Start({.listen = "192.0.2.1:0"}, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
