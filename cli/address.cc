@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -6,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/options.h"
 #include "common/base/status_macros.h"
 
@@ -33,7 +35,7 @@ absl::Status CheckAddress(const std::string& address, const std::string& source)
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> AddressFromEndpoints() {
+absl::StatusOr<std::vector<std::string>> AddressesFromEndpoints() {
   std::ifstream file(kEndpoints);
   if (!file) {
     return absl::NotFoundError(
@@ -46,25 +48,36 @@ absl::StatusOr<std::string> AddressFromEndpoints() {
   if (!endpoints.is_object() || !endpoints.contains("grpc") || !endpoints["grpc"].is_string()) {
     return absl::InvalidArgumentError(absl::StrCat(kEndpoints, " is not a JSON object with a string 'grpc'"));
   }
-  return endpoints["grpc"].get<std::string>();
+  std::vector<std::string> addresses = {endpoints["grpc"].get<std::string>()};
+  for (const nlohmann::json& process : endpoints.value("processes", nlohmann::json::array())) {
+    if (process.is_object() && process.value("role", nlohmann::json()) == "router" && process.contains("address") &&
+        process["address"].is_string()) {
+      addresses.push_back(process["address"].get<std::string>());
+    }
+  }
+  return addresses;
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ResolveAddress(const std::string& option) {
-  std::string address = option;
+absl::StatusOr<std::vector<std::string>> ResolveAddresses(const std::vector<std::string>& option) {
+  std::vector<std::string> given = option;
   std::string source = "--address";
   const char* variable = std::getenv("KVRELAY_ADDRESS");
-  if (address.empty() && variable != nullptr && *variable != '\0') {
-    address = variable;
+  if (given.empty() && variable != nullptr && *variable != '\0') {
+    given = absl::StrSplit(variable, ',');
     source = "KVRELAY_ADDRESS";
   }
-  if (address.empty()) {
-    KV_ASSIGN_OR_RETURN(address, AddressFromEndpoints());
+  if (given.empty()) {
+    KV_ASSIGN_OR_RETURN(given, AddressesFromEndpoints());
     source = kEndpoints;
   }
-  KV_RETURN_IF_ERROR(CheckAddress(address, source));
-  return address;
+  std::vector<std::string> addresses;
+  for (const std::string& address : given) {
+    KV_RETURN_IF_ERROR(CheckAddress(address, source));
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
+  }
+  return addresses;
 }
 
 absl::StatusOr<v1::Execution> ParseExecution(const std::string& name) {

@@ -44,13 +44,17 @@ std::string Rendered(const v1::GenerateResponse& response, AnswerFormat format, 
 
 Answer StreamAnswer(const v1::GenerateRequest& request, AnswerFormat format, Client* client, const Console& console) {
   Answer answer;
-  answer.end = client->Generate(request, [&](const v1::GenerateResponse& response) {
+  const auto show = [&](const v1::GenerateResponse& response) {
     if (response.has_started()) answer.started = response.started();
     if (response.has_finished()) answer.finished = response.finished();
     answer.text += EventText(response);
     console.out << Rendered(response, format, console) << std::flush;
     return console.out.good();
-  });
+  };
+  const auto tell_resumed = [&](uint32_t resumes, uint64_t tokens) {
+    if (format == AnswerFormat::kJson) console.out << ResumedLine(resumes, client->address(), tokens) << std::flush;
+  };
+  answer.end = client->Generate(request, show, tell_resumed);
   if (format == AnswerFormat::kText && !answer.text.empty() && !absl::EndsWith(answer.text, "\n")) {
     console.out << std::endl;
   }

@@ -43,14 +43,14 @@ int Dispatch(const Options& options, Client* client, const Console& console) {
 int RunApp(int argc, const char* const* argv, const Console& console, Interrupt* interrupt) {
   Options options;
   if (const std::optional<int> exit_code = ParseOptions(argc, argv, console, &options)) return *exit_code;
-  const absl::StatusOr<std::string> address = ResolveAddress(options.address);
-  if (!address.ok()) {
-    return ReportUsage(std::string(address.status().message()),
+  const absl::StatusOr<std::vector<std::string>> addresses = ResolveAddresses(options.addresses);
+  if (!addresses.ok()) {
+    return ReportUsage(std::string(addresses.status().message()),
                        "Give --address HOST:PORT, set KVRELAY_ADDRESS, or start a service here with './dev up'.",
                        console);
   }
   if (options.command == Command::kWait) options.deadline_ms = kWaitCallDeadlineMs;
-  absl::StatusOr<Connection> connection = ResolveConnection(*address, options);
+  absl::StatusOr<Connection> connection = ResolveConnection(*addresses, options);
   if (!connection.ok()) {
     return ReportUsage(std::string(connection.status().message()),
                        "See --tls-ca, --tls-cert, --tls-key and --token-file in --help.", console);

@@ -124,7 +124,7 @@ class Conversation {
     tokens_ += answer.end.tokens;
     if (answer.end.ok()) {
       ++answers_;
-      last_statistics_ = StatisticsLine(answer.started, answer.finished);
+      last_statistics_ = StatisticsLine(answer.started, answer.finished, answer.end);
       if (!options_.quiet) console_.err << last_statistics_ << std::endl;
     } else {
       ReportEnd(client_, answer.end, console_);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/server.h"
+#include "common/rpc/host_port.h"
 
 namespace kvrelay::cli {
 namespace {
@@ -33,8 +33,8 @@ bool IsOnThisMachine(const std::string& address) {
 
 }  // namespace
 
-absl::StatusOr<Connection> ResolveConnection(const std::string& address, const Options& options) {
-  Connection connection{.address = address, .credentials = grpc::InsecureChannelCredentials()};
+absl::StatusOr<Connection> ResolveConnection(const std::vector<std::string>& addresses, const Options& options) {
+  Connection connection{.addresses = addresses};
   if (options.tls_cert.empty() != options.tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key belong together");
   }
@@ -48,9 +48,10 @@ absl::StatusOr<Connection> ResolveConnection(const std::string& address, const O
   }
   if (!options.token_file.empty()) {
     KV_ASSIGN_OR_RETURN(connection.token, ReadToken(options.token_file));
-    if (!connection.tls && !IsOnThisMachine(address)) {
+    const auto away = std::find_if_not(addresses.begin(), addresses.end(), IsOnThisMachine);
+    if (!connection.tls && away != addresses.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a token is not sent to ", address, " without TLS, where others could read it: give --tls-ca"));
+          absl::StrCat("a token is not sent to ", *away, " without TLS, where others could read it: give --tls-ca"));
     }
   }
   return connection;

@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/exit_code.h"
 #include "cli/text.h"
 
@@ -19,7 +20,7 @@ std::string Hint(const Client& client, const CallEnd& end) {
       return "'kvrelay model' shows the model that is served; leave --model out to use it.";
     case grpc::StatusCode::UNAVAILABLE:
       if (end.tokens > 0) return "Nothing was lost but the rest: send the request again, with the same --seed.";
-      return absl::StrCat("Is the router running at ", client.address(), "? ",
+      return absl::StrCat("Is the router running at ", absl::StrJoin(client.addresses(), " or "), "? ",
                           client.tls() ? "Does its certificate end at a CA in --tls-ca, and name this host? "
                                        : "If it has TLS, give --tls-ca. ",
                           "'kvrelay status' shows its workers; './dev up' starts a service here.");

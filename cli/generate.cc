@@ -17,7 +17,7 @@ int RunGenerate(const Options& options, Client* client, const Console& console) 
                                                                 : AnswerFormat::kText;
   const Answer answer = StreamAnswer(*request, format, client, console);
   if (answer.end.ok() && !options.quiet && !options.json) {
-    console.err << StatisticsLine(answer.started, answer.finished) << std::endl;
+    console.err << StatisticsLine(answer.started, answer.finished, answer.end) << std::endl;
   }
   return ReportEnd(*client, answer.end, console);
 }

@@ -23,27 +23,41 @@ void Interrupt::Watch() {
 }
 
 void Interrupt::Trigger() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   // Not exit(): other threads still run, and whatever was to be seen is flushed already.
-  if (call_ == nullptr || cancelled_) _exit(kExitInterrupted);
+  if (!in_scope_ || cancelled_) _exit(kExitInterrupted);
   cancelled_ = true;
-  call_->TryCancel();
+  if (call_ != nullptr) call_->TryCancel();
+  triggered_.notify_all();
 }
 
-Interrupt::Scope::Scope(Interrupt* interrupt, grpc::ClientContext* call) : interrupt_(interrupt) {
-  absl::MutexLock lock(&interrupt_->mutex_);
-  KV_CHECK(interrupt_->call_ == nullptr, "one call at a time");
-  interrupt_->call_ = call;
+Interrupt::Scope::Scope(Interrupt* interrupt) : interrupt_(interrupt) {
+  std::lock_guard lock(interrupt_->mutex_);
+  KV_CHECK(!interrupt_->in_scope_, "one scope at a time");
+  interrupt_->in_scope_ = true;
   interrupt_->cancelled_ = false;
 }
 
 Interrupt::Scope::~Scope() {
-  absl::MutexLock lock(&interrupt_->mutex_);
+  std::lock_guard lock(interrupt_->mutex_);
+  interrupt_->in_scope_ = false;
   interrupt_->call_ = nullptr;
 }
 
+void Interrupt::Scope::SetCall(grpc::ClientContext* call) {
+  std::lock_guard lock(interrupt_->mutex_);
+  interrupt_->call_ = call;
+  if (call != nullptr && interrupt_->cancelled_) call->TryCancel();
+}
+
+bool Interrupt::Scope::Pause(absl::Duration duration) const {
+  std::unique_lock lock(interrupt_->mutex_);
+  return !interrupt_->triggered_.wait_for(lock, absl::ToChronoNanoseconds(duration),
+                                          [this] { return interrupt_->cancelled_; });
+}
+
 bool Interrupt::Scope::cancelled() const {
-  absl::MutexLock lock(&interrupt_->mutex_);
+  std::lock_guard lock(interrupt_->mutex_);
   return interrupt_->cancelled_;
 }
 

@@ -1,12 +1,14 @@
-// Ctrl-C. The first one cancels the running call; one with no running call, or a second one during the same call, ends
-// the process with code 130.
+// Ctrl-C. The first one cancels the work in progress; one with no work in progress, or a second one, ends the process
+// with code 130.
 //
 // SIGINT is blocked in every thread and taken by one thread in sigwait, so that nothing here runs inside a signal
 // handler. Thread-safe.
 #pragma once
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/time/time.h"
 #include "grpcpp/client_context.h"
 
 namespace kvrelay::cli {
@@ -20,25 +22,31 @@ class Interrupt {
   // Acts as at one Ctrl-C.
   void Trigger();
 
-  // A call that Ctrl-C cancels while this object lives. One at a time.
+  // Work that Ctrl-C cancels while this object lives: calls one after another, and pauses between them. One at a time.
   class Scope {
    public:
-    Scope(Interrupt* interrupt, grpc::ClientContext* call);
+    explicit Scope(Interrupt* interrupt);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
-    // Whether Ctrl-C cancelled this call.
+    // The call that is cancelled, at once if Ctrl-C came already; null: none now. Must stay until the next SetCall.
+    void SetCall(grpc::ClientContext* call);
+    // Waits. False, at once, when Ctrl-C comes or has come.
+    bool Pause(absl::Duration duration) const;
+    // Whether Ctrl-C came.
     bool cancelled() const;
 
    private:
-    Interrupt* interrupt_;
+    Interrupt* const interrupt_;
   };
 
  private:
-  mutable absl::Mutex mutex_;
-  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable triggered_;
+  bool in_scope_ = false;
+  bool cancelled_ = false;
+  grpc::ClientContext* call_ = nullptr;
 };
 
 }  // namespace kvrelay::cli

@@ -16,4 +16,9 @@ std::string ToJsonLine(const google::protobuf::Message& message) {
   return line + '\n';
 }
 
+std::string ResumedLine(uint32_t resumes, const std::string& address, uint64_t tokens) {
+  const nlohmann::json fields = {{"count", resumes}, {"address", address}, {"tokens", tokens}};
+  return nlohmann::json{{"resumed", fields}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 }  // namespace kvrelay::cli

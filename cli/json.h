@@ -3,11 +3,15 @@
 // integers and durations as strings.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "google/protobuf/message.h"
 
 namespace kvrelay::cli {
+
+// One line of the client's own: the stream went on at `address` for the `resumes`th time, after `tokens` tokens.
+std::string ResumedLine(uint32_t resumes, const std::string& address, uint64_t tokens);
 
 // One line with its newline. A message that has no JSON form (a peer may send a duration out of range) becomes
 // {"invalid_message": "why"}.

@@ -14,31 +14,41 @@ namespace kvrelay::cli {
 namespace {
 
 constexpr char kFooter[] =
-    "\nThe address of the router is --address, or else $KVRELAY_ADDRESS, or else \"grpc\" in .run/endpoints.json, "
-    "which\n"
-    "'./dev up' writes. For a certificate that a public CA signed, --tls-ca is /etc/ssl/certs/ca-certificates.crt.\n"
-    "Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "\nThe routers are those of --address, or else of $KVRELAY_ADDRESS, or else of .run/endpoints.json, which './dev "
+    "up'\n"
+    "writes. When one cannot be reached (within 3 s) or goes away, the next one is asked, and after the last the "
+    "first\n"
+    "again; a stream goes on there without a token lost, repeated or changed. It is given up after 16 rounds through "
+    "all\n"
+    "routers without a new token, or after 3 if nothing had come yet, with pauses of 0.1 s to 2 s between rounds.\n"
+    "TLS and token are the same for all of them. For a certificate that a public CA signed, --tls-ca is\n"
+    "/etc/ssl/certs/ca-certificates.crt. Colours appear on a terminal only, and not with NO_COLOR set.\n"
     "JSON output is protobuf's JSON mapping with the field names of generation.proto: one object a line, fields at "
     "their\n"
     "default included, floats that read back to the same bits, 64-bit integers and durations (\"0.25s\") as "
-    "strings.\n\n";
+    "strings.\n"
+    "Where a stream goes on elsewhere, a line {\"resumed\": {\"count\": N, \"address\": \"HOST:PORT\", "
+    "\"tokens\": T}} says so:\nfor the Nth time, after T tokens.\n\n";
 
 std::string Footer() { return std::string(kFooter) + kExitCodeHelp; }
 
-void AddRouter(CLI::App* app, Options* o) {
+void AddRouters(CLI::App* app, Options* o) {
   const auto file = [app](const char* flag, std::string& path, const char* variable, const char* help) {
     app->add_option(flag, path, help)->envname(variable)->type_name("FILE");
   };
-  app->add_option("--address", o->address, "Router, HOST:PORT")->type_name("HOST:PORT");
-  file("--tls-ca", o->tls_ca, "KVRELAY_TLS_CA", "Use TLS; the router's certificate must end at a CA in this PEM file");
-  file("--tls-cert", o->tls_cert, "KVRELAY_TLS_CERT", "Certificate chain to show, where the router asks for one");
+  app->add_option("--address,--server", o->addresses, "Router; several with commas or repeated")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("HOST:PORT");
+  file("--tls-ca", o->tls_ca, "KVRELAY_TLS_CA", "Use TLS; a router's certificate must end at a CA in this PEM file");
+  file("--tls-cert", o->tls_cert, "KVRELAY_TLS_CERT", "Certificate chain to show, where a router asks for one");
   file("--tls-key", o->tls_key, "KVRELAY_TLS_KEY", "Its private key");
   file("--token-file", o->token_file, "KVRELAY_TOKEN_FILE", "File with the token to send, and nothing else");
 }
 
 void AddConnection(CLI::App* app, Options* options) {
-  AddRouter(app, options);
-  app->add_option("--deadline-ms", options->deadline_ms, "Ends each call after this time; 0: never")
+  AddRouters(app, options);
+  app->add_option("--deadline-ms", options->deadline_ms, "Ends each call, resumed or not, after this time; 0: never")
       ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
       ->type_name("MS");
 }
@@ -169,7 +179,7 @@ void AddAsking(CLI::App* app, Options* options) {
   wait->add_option("--timeout-s", options->timeout_s, "Give up after this many seconds; default 120")
       ->check(CLI::Range(uint32_t{0}, uint32_t{86'400}));
   wait->add_flag("--all", options->all, "Wait until every configured worker is ready");
-  AddRouter(wait, options);
+  AddRouters(wait, options);
   wait->add_flag("--quiet", options->quiet, "No progress");
 }
 

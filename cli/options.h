@@ -35,7 +35,7 @@ enum class Command { kGenerate, kRun, kChat, kTrace, kTokenize, kDetokenize, kMo
 
 struct Options {
   Command command = Command::kStatus;
-  std::string address;
+  std::vector<std::string> addresses;  // of routers
   int64_t deadline_ms = 0;
   std::string tls_ca, tls_cert, tls_key;  // PEM files; without a CA: plaintext
   std::string token_file;                 // empty: no token
@@ -57,8 +57,9 @@ struct Options {
 // (0), or at a mistake (2), which is told on `console.err`.
 std::optional<int> ParseOptions(int argc, const char* const* argv, const Console& console, Options* options);
 
-// The address to use: `option` if not empty, else $KVRELAY_ADDRESS, else "grpc" in ./.run/endpoints.json.
-absl::StatusOr<std::string> ResolveAddress(const std::string& option);
+// The routers to use, at least one: `option` if not empty, else $KVRELAY_ADDRESS (several with commas), else those of
+// ./.run/endpoints.json, "grpc" first. Each once.
+absl::StatusOr<std::vector<std::string>> ResolveAddresses(const std::vector<std::string>& option);
 
 // `name` as in --execution; INVALID_ARGUMENT lists the choices.
 absl::StatusOr<v1::Execution> ParseExecution(const std::string& name);

@@ -14,13 +14,18 @@ double DecodeTokensPerSecond(const v1::Finished& finished) {
   return tokens < 2 || milliseconds <= 0 ? 0 : static_cast<double>(tokens - 1) * 1e3 / milliseconds;
 }
 
-std::string StatisticsLine(const v1::Started& started, const v1::Finished& finished) {
+std::string ResumedText(const CallEnd& end) {
+  if (end.resumes == 0) return "";
+  return absl::StrCat("resumed ", end.resumes, end.resumes == 1 ? " time" : " times", ", times and rates since then");
+}
+
+std::string StatisticsLine(const v1::Started& started, const v1::Finished& finished, const CallEnd& end) {
   const v1::Usage& usage = finished.usage();
   const double rate = DecodeTokensPerSecond(finished);
   std::string line = absl::StrCat(FormatCount(usage.prompt()), usage.prompt() == 1 ? " prompt token" : " prompt tokens",
                                   " | prefill ", FormatMilliseconds(Milliseconds(finished.timings().prefill())), " | ",
                                   FormatCount(finished.kv_bytes_shipped()), " KV bytes shipped | ",
-                                  FormatCount(usage.completion()), usage.completion() == 1 ? " token" : " tokens");
+                                  FormatCount(end.tokens), end.tokens == 1 ? " token" : " tokens");
   if (rate > 0) absl::StrAppendFormat(&line, ", decode %.1f tokens/s", rate);
   absl::StrAppend(&line, " | first token ", FormatMilliseconds(Milliseconds(finished.timings().first_token())), " | ",
                   ExecutionName(started.placement().execution()));
@@ -32,6 +37,7 @@ std::string StatisticsLine(const v1::Started& started, const v1::Finished& finis
   if (finished.attempts() > 1) absl::StrAppend(&line, " | ", finished.attempts(), " prefill attempts");
   if (finished.replans() > 0) absl::StrAppend(&line, " | planned anew ", finished.replans(), " times");
   if (finished.moves() > 0) absl::StrAppend(&line, " | moved ", finished.moves(), " times");
+  if (end.resumes > 0) absl::StrAppend(&line, " | ", ResumedText(end));
   return line;
 }
 

@@ -19,11 +19,15 @@ constexpr uint32_t kDefaultMaxTokens = 8;
 TraceRecord Record(const v1::GenerateRequest& request, bool json, Client* client, const Console& console) {
   TraceRecord record;
   record.asked = request.execution();
-  record.end = client->Generate(request, [&](const v1::GenerateResponse& response) {
+  const auto show = [&](const v1::GenerateResponse& response) {
     record.Add(response);
     if (json) console.out << ToJsonLine(response) << std::flush;
     return console.out.good();
-  });
+  };
+  const auto tell_resumed = [&](uint32_t resumes, uint64_t tokens) {
+    if (json) console.out << ResumedLine(resumes, client->address(), tokens) << std::flush;
+  };
+  record.end = client->Generate(request, show, tell_resumed);
   return record;
 }
 

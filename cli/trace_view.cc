@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/options.h"
+#include "cli/statistics.h"
 #include "cli/table.h"
 #include "cli/text.h"
 
@@ -57,7 +58,8 @@ std::vector<Cell> RunRow(const TraceRecord& record, const v1::RunTrace& run, con
   const auto colored = [](const std::string& text, Color color) {
     return Cell{text, text == "none" ? Color::kNone : color};
   };
-  return {{absl::StrCat(run.run(), run.run() == 1 ? " (prefill)" : " (decode)")},
+  const bool from_start = run.first_position() == 0 && record.started.placement().execution() != v1::EXECUTION_NO_CACHE;
+  return {{absl::StrCat(run.run(), run.run() == 1 || from_start ? " (prefill)" : " (decode)")},
           {PositionNames(run.first_position(), run.end_position(), prompt)},
           colored(ranges.first_time, Color::kOrange),
           colored(ranges.recomputed, Color::kPurple),
@@ -82,6 +84,7 @@ void PrintTotals(const TraceRecord& record, std::ostream& out) {
   out << "total " << FormatMilliseconds(record.TotalMilliseconds()) << ", first token "
       << FormatMilliseconds(Milliseconds(record.finished.timings().first_token())) << ", "
       << FormatCount(record.finished.kv_bytes_shipped()) << " KV bytes shipped\n";
+  if (record.end.resumes > 0) out << ResumedText(record.end) << '\n';
 }
 
 std::string Where(const v1::Started& started) {

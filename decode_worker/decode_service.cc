@@ -14,15 +14,16 @@ using worker::v1::DecodeResponse;
 class DecodeServiceImpl final : public worker::v1::DecodeService::CallbackService {
  public:
   DecodeServiceImpl(const worker::WorkerContext* context, ReservationTable* reservations)
-      : context_(context), reservations_(reservations) {}
+      : context_(context), reservations_(reservations), channels_(context->tls) {}
 
   grpc::ServerBidiReactor<DecodeRequest, DecodeResponse>* Decode(grpc::CallbackServerContext* context) override {
-    return DecodeCall::Start(context, context_, reservations_);
+    return StartDecodeCall(context, context_, reservations_, &channels_);
   }
 
  private:
   const worker::WorkerContext* const context_;
   ReservationTable* const reservations_;
+  worker::KvChannels channels_;  // to the targets of moves
 };
 
 }  // namespace

@@ -5,16 +5,14 @@
 #include <mutex>
 #include <utility>
 
-#include "common/base/status_macros.h"
 #include "common/observability/log.h"
-#include "common/rpc/duration.h"
 #include "common/rpc/status_mapping.h"
+#include "decode_worker/receive_flow.h"
 #include "kvrelay/worker/v1/kv.grpc.pb.h"
 
 namespace kvrelay::decode_worker {
 namespace {
 
-using worker::v1::KvHeader;
 using worker::v1::ReceiveKvRequest;
 using worker::v1::ReceiveKvResponse;
 
@@ -28,11 +26,11 @@ class ReceiveCall final : public grpc::ServerReadReactor<ReceiveKvRequest>, publ
   }
 
   ReceiveCall(const ReservationTable* reservations, ReceiveKvResponse* response)
-      : reservations_(*reservations), response_(response) {}
+      : flow_(reservations), response_(response) {}
 
   void OnReadDone(bool ok) override {
-    if (!ok) return End(absl::DataLossError("the handoff ended without a commit"));
-    const absl::Status status = Handle();
+    if (!ok) return End(ReceiveFlow::WithoutCommit());
+    const absl::Status status = flow_.OnMessage(self_, request_, response_);
     if (!status.ok() || request_.part_case() == ReceiveKvRequest::kCommit) return End(status);
     StartRead(&request_);
   }
@@ -53,50 +51,12 @@ class ReceiveCall final : public grpc::ServerReadReactor<ReceiveKvRequest>, publ
   }
 
  private:
-  absl::Status Handle() {
-    switch (request_.part_case()) {
-      case ReceiveKvRequest::kHeader:
-        return OnHeader(request_.header());
-      case ReceiveKvRequest::kFrame:
-        if (reservation_ == nullptr) return absl::InvalidArgumentError("a handoff starts with its header");
-        return reservation_->OnFrame(attempt_, request_.frame());
-      case ReceiveKvRequest::kCommit:
-        if (reservation_ == nullptr) return absl::InvalidArgumentError("a handoff starts with its header");
-        return OnCommit();
-      case ReceiveKvRequest::PART_NOT_SET:
-        break;
-    }
-    return absl::InvalidArgumentError("a message of the handoff is none of header, frame and commit");
-  }
+  // Of the reads, which gRPC makes one at a time.
+  ReceiveFlow flow_;
+  ReceiveKvRequest request_;
 
-  absl::Status OnHeader(const KvHeader& header) {
-    if (reservation_ != nullptr) return absl::InvalidArgumentError("a handoff has one header");
-    KV_ASSIGN_OR_RETURN(std::shared_ptr<Reservation> reservation, reservations_.Find(header.handoff_id()));
-    KV_RETURN_IF_ERROR(reservation->OnHeader(self_, header));
-    reservation_ = std::move(reservation);
-    attempt_ = header.attempt();
-    return absl::OkStatus();
-  }
-
-  absl::Status OnCommit() {
-    KV_ASSIGN_OR_RETURN(const kv_wire::HandoffReceipt receipt, reservation_->OnCommit(attempt_, request_.commit()));
-    response_->set_winner(receipt.winner);
-    response_->set_duplicate(receipt.duplicate);
-    response_->set_received(receipt.received);
-    response_->set_payload_bytes(receipt.payload_bytes);
-    *response_->mutable_duration() = rpc::ToProto(receipt.duration);
-    return absl::OkStatus();
-  }
-
-  const ReservationTable& reservations_;
   ReceiveKvResponse* const response_;
   std::shared_ptr<ReceiveCall> self_;  // until OnDone
-
-  // Of the reads, which gRPC makes one at a time.
-  ReceiveKvRequest request_;
-  std::shared_ptr<Reservation> reservation_;
-  uint32_t attempt_ = 0;
-
   std::mutex mutex_;
   bool ended_ = false;  // Finish was or is being called
 };

@@ -38,7 +38,7 @@ absl::Status FlowOutput::Resume() {
 }
 
 void FlowOutput::OnPlaced() {
-  if (placed_ == absl::ZeroDuration()) placed_ = SinceArrival();
+  if (!started_) placed_ = SinceArrival();
 }
 
 void FlowOutput::Start(const Plan& plan) {
@@ -154,6 +154,7 @@ void FlowOutput::Finish(const End& end) {
   *finished.mutable_timings() = Times();
   finished.set_attempts(end.attempts);
   finished.set_replans(end.replans);
+  finished.set_moves(end.moves);
   for (v1::WorkerPositions& worker : accounting_->Workers()) *finished.add_workers() = std::move(worker);
   finished.set_kv_bytes_shipped(end.kv_bytes_shipped);
   Send(std::move(response));

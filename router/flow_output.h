@@ -76,6 +76,7 @@ class FlowOutput {
     uint32_t token_id = 0;                                  // the last token
     uint32_t attempts = 0;
     uint32_t replans = 0;
+    uint32_t moves = 0;
     uint64_t kv_bytes_shipped = 0;
     uint32_t cached = 0;
   };

@@ -124,16 +124,25 @@ void GenerateCall::Prepare(const v1::GenerateRequest& request) {
                  .workers = self->backend_.registry,
                  .calls = self.get(),
                  .sink = self.get(),
+                 .admission = self->backend_.admission,
+                 .wake =
+                     [weak = std::weak_ptr(self)] {
+                       if (auto call = weak.lock()) call->Wake();
+                     },
                  .token_bytes = [model](int32_t id, bool control) { return model->TokenBytes(id, control); },
                  .vocabulary_size = model->facts().vocabulary_size,
                  .new_handoff_id = [] { return RandomBytes(16); },
-                 .limits = {}});
+                 .limits = self->backend_.limits});
     self->flow_->Start();
   });
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
   mailbox_.Post([self = shared_from_this(), status] { self->End(status); });
+}
+
+void GenerateCall::Wake() {
+  Post([](GenerateFlow& flow) { flow.OnWake(); });
 }
 
 void GenerateCall::Tick() {
@@ -161,9 +170,10 @@ void GenerateCall::End(const absl::Status& status) {
                                      {"code", absl::StatusCodeToString(status.code())},
                                      {"message", std::string(status.message())},
                                      {"seconds", absl::ToDoubleSeconds(backend_.clock->Now() - arrival_)}});
-  writer_.FinishAfterQueue(rpc::ToGrpc(WithAdvice(status)));
+  // First: a client that has seen its end finds the place and its quota free.
   caller_.ticket.reset();
   std::exchange(on_end_, nullptr)();
+  writer_.FinishAfterQueue(rpc::ToGrpc(WithAdvice(status)));
 }
 
 std::unique_ptr<DecodeCall> GenerateCall::OpenDecode(CallId id, const Worker& worker) {

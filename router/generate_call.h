@@ -31,8 +31,10 @@ struct Backend {
   const ServedModel* model;
   const Clock* clock;
   WorkerRegistry* registry;
+  AdmissionQueue* admission;
   DecodeClient* decode_client;
   PrefillClient* prefill_client;
+  FlowLimits limits = {};
 };
 
 // Who made a request.
@@ -57,6 +59,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   // Ends the request without a flow.
   void Refuse(const absl::Status& status);
   void Tick();
+  void Wake();
 
   // FlowSink; called by the flow.
   void Send(v1::GenerateResponse response) override;

@@ -33,9 +33,7 @@ GenerateFlow::GenerateFlow(FlowRequest request, FlowDeps deps)
 void GenerateFlow::Start() {
   KV_CHECK(tokens_.size() < request_.spec.max_tokens(), "validation leaves at least one token to select");
   if (absl::Status status = output_.Resume(); !status.ok()) return End(status);
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(request_.execution), avoided_);
-  if (!plan.ok()) return End(plan.status());
-  OpenPlan(*std::move(plan));
+  EnterQueue(request_.execution);
 }
 
 void GenerateFlow::Abort(const absl::Status& status) {
@@ -44,9 +42,11 @@ void GenerateFlow::Abort(const absl::Status& status) {
 
 void GenerateFlow::OnTick() {
   if (state_ == FlowState::kDone) return;
+  if (state_ == FlowState::kQueued) return TryPlace();
   if (state_ == FlowState::kFinishing && deps_.clock->Now() - finishing_since_ > deps_.limits.finish_timeout) {
     ClosePrefill(/*drop=*/false);
     CloseDecode(/*drop=*/false);
+    CloseOther(/*drop=*/true);
     return TryFinish();
   }
   if (prefill_call_ != nullptr) {
@@ -55,6 +55,10 @@ void GenerateFlow::OnTick() {
   if (decode_call_ != nullptr) {
     if (absl::Status status = CheckLife(decode_, decode_.beats || !reserved_); !status.ok()) DecodeFailed(status);
   }
+  if (other_call_ != nullptr) {
+    if (absl::Status status = CheckLife(other_, /*beats_due=*/true); !status.ok()) OnOtherFailed(status);
+  }
+  MoveIfDraining();
 }
 
 // ---- Plans ----
@@ -75,33 +79,32 @@ void GenerateFlow::OpenPlan(Plan plan) {
   plan_.decode ? OpenDecode() : OpenPrefill();
 }
 
-void GenerateFlow::InitCall(Call* call, const Worker& worker, bool cached) {
+void GenerateFlow::InitCall(Call* call, const Worker& worker, bool cached, uint32_t next_index) {
   const absl::Duration now = deps_.clock->Now();
   *call = {.id = ++last_call_,
            .worker = worker,
            .entry = accounting_.Open(worker, cached),
            .opened = now - request_.arrival,
            .life = now,
-           .next_index = plan_first_};
+           .next_index = next_index};
 }
 
-// The same for all attempts of a plan, whatever tokens came in between.
-wire::GenerationSpec GenerateFlow::PlanSpec() const {
+wire::GenerationSpec GenerateFlow::SpecWith(uint32_t count) const {
   wire::GenerationSpec spec = request_.spec;
   spec.mutable_token_ids()->Truncate(static_cast<int>(spec.prompt_length()));
-  spec.mutable_token_ids()->Add(tokens_.begin(), tokens_.begin() + plan_first_);
+  spec.mutable_token_ids()->Add(tokens_.begin(), tokens_.begin() + count);
   return spec;
 }
 
 void GenerateFlow::OpenDecode() {
   state_ = FlowState::kReserving;
-  InitCall(&decode_, *plan_.decode, plan_.execution != v1::EXECUTION_NO_CACHE);
+  InitCall(&decode_, *plan_.decode, plan_.execution != v1::EXECUTION_NO_CACHE, plan_first_);
   handoff_id_ = deps_.new_handoff_id();
   KV_CHECK(handoff_id_.size() == 16, "a handoff id is 16 bytes");
   wire::DecodeRequest request;
   wire::Reserve& reserve = *request.mutable_reserve();
   reserve.set_handoff_id(handoff_id_);
-  *reserve.mutable_spec() = PlanSpec();
+  *reserve.mutable_spec() = SpecWith(plan_first_);  // the same for all attempts of a plan
   reserve.set_source(SourceOf(plan_.execution));
   if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
   decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
@@ -110,11 +113,11 @@ void GenerateFlow::OpenDecode() {
 
 void GenerateFlow::OpenPrefill() {
   state_ = FlowState::kPrefilling;
-  ++attempts_;
-  InitCall(&prefill_, *plan_.prefill, /*cached=*/true);
+  ++attempts_, ++attempts_in_row_;
+  InitCall(&prefill_, *plan_.prefill, /*cached=*/true, plan_first_);
   output_.HoldRuns();
   wire::PrefillRequest request;
-  *request.mutable_spec() = PlanSpec();
+  *request.mutable_spec() = SpecWith(plan_first_);
   if (plan_.decode) {
     wire::Handoff& handoff = *request.mutable_handoff();
     handoff.set_handoff_id(handoff_id_);
@@ -130,14 +133,22 @@ void GenerateFlow::OpenPrefill() {
 void GenerateFlow::Accepted() {
   numerics_id_ = plan_.decode ? plan_.decode->numerics_id() : plan_.prefill->numerics_id();
   output_.Start(plan_);
+  LeaveQueue();
 }
 
 // ---- Events of the decode call ----
 
 void GenerateFlow::OnDecode(CallId id, const wire::DecodeResponse& response) {
-  if (id != decode_.id || decode_call_ == nullptr) return;
-  if (response.event_case() == wire::DecodeResponse::kHeartbeat) return Alive(&decode_, response.heartbeat().beat());
-  decode_.life = deps_.clock->Now();
+  Call* call = id == decode_.id && decode_call_ != nullptr ? &decode_
+               : id == other_.id && other_call_ != nullptr ? &other_
+                                                           : nullptr;
+  if (call == nullptr) return;
+  if (response.event_case() == wire::DecodeResponse::kHeartbeat) return Alive(call, response.heartbeat().beat());
+  call->life = deps_.clock->Now();
+  call == &decode_ ? OnDecodeEvent(response) : OnOtherEvent(response);
+}
+
+void GenerateFlow::OnDecodeEvent(const wire::DecodeResponse& response) {
   switch (response.event_case()) {
     case wire::DecodeResponse::kReserved:
       return OnReserved(response.reserved());
@@ -146,31 +157,42 @@ void GenerateFlow::OnDecode(CallId id, const wire::DecodeResponse& response) {
     case wire::DecodeResponse::kCommitted:
       return OnCommitted(response.committed());
     case wire::DecodeResponse::kSelected:
-      return OnDecodeSelected(response.selected());
+      return OnDecodeSelected(&decode_, response.selected());
     case wire::DecodeResponse::kEnded:
       return OnEnded(response.ended());
     case wire::DecodeResponse::kMoved:
+      if (move_step_ == MoveStep::kMoving) return;  // Ended follows, with the counts
       return Broken(decode_, "moved a stream that nobody asked it to move");
+    case wire::DecodeResponse::kMoveFailed:
+      return AbandonMove(
+          absl::Status(static_cast<absl::StatusCode>(response.move_failed().code()), response.move_failed().message()));
     default:
       return Broken(decode_, "sent a message that this router does not know");
   }
 }
 
 void GenerateFlow::OnDecodeEnd(CallId id, const absl::Status& status) {
+  if (id == other_.id && other_call_ != nullptr) {
+    return OnOtherFailed(status.ok() ? absl::InternalError("ended its call without saying why") : status);
+  }
   if (id != decode_.id || decode_call_ == nullptr) return;
   if (status.ok()) return Broken(decode_, "ended its call without saying why");
   DecodeFailed(status);
 }
 
+absl::Status GenerateFlow::CheckIdentity(const Call& call, const wire::WorkerIdentity& found) {
+  const wire::WorkerIdentity& expected = call.worker.status.identity();
+  if (found.instance() == expected.instance() && found.epoch() == expected.epoch() &&
+      found.model_fingerprint() == expected.model_fingerprint() && found.numerics_id() == expected.numerics_id()) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat("another process answers at ", call.worker.address, ": ", found.instance(),
+                                             " instead of ", expected.instance()));
+}
+
 void GenerateFlow::OnReserved(const wire::Reserved& reserved) {
   if (reserved_) return Broken(decode_, "reserved twice");
-  const wire::WorkerIdentity& expected = decode_.worker.status.identity();
-  const wire::WorkerIdentity& found = reserved.identity();
-  if (found.instance() != expected.instance() || found.epoch() != expected.epoch() ||
-      found.model_fingerprint() != expected.model_fingerprint() || found.numerics_id() != expected.numerics_id()) {
-    return DecodeFailed(absl::UnavailableError(absl::StrCat("another process answers at ", decode_.worker.address, ": ",
-                                                            found.instance(), " instead of ", expected.instance())));
-  }
+  if (absl::Status status = CheckIdentity(decode_, reserved.identity()); !status.ok()) return DecodeFailed(status);
   if (reserved.positions_held() > plan_length()) {
     return Broken(decode_, "holds more positions than the prompt has");
   }
@@ -204,24 +226,28 @@ void GenerateFlow::OnPublished() {
   SendFinishIfDue();
 }
 
-void GenerateFlow::OnDecodeSelected(const wire::Selected& selected) {
-  if (!reserved_) return Broken(decode_, "selected a token before it had reserved");
-  const bool own_run = !plan_.prefill || selected.index() != plan_first_;
+void GenerateFlow::OnDecodeSelected(Call* call, const wire::Selected& selected) {
+  if (!reserved_) return Broken(*call, "selected a token before it had reserved");
   Accepted();  // first: Started tells of the time before the token
-  if (!CheckSelected(&decode_, selected, own_run)) return;
-  accounting_.SetHolder(decode_.entry);
-  OnPublished();
-  TakeToken(selected);
-  if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(decode_, selected));
+  if (!CheckSelected(call, selected)) return;
+  if (call == &decode_) {
+    accounting_.SetHolder(call->entry);
+    OnPublished();
+  }
+  TakeToken(*call, selected);
+  const bool own_run = selected.positions().computed() > 0;
+  if (state_ != FlowState::kDone && own_run && selected.has_run()) output_.DecodeRun(TraceOf(*call, selected));
 }
 
 void GenerateFlow::OnEnded(const wire::Ended& ended) {
+  if (ended.reason() == wire::END_REASON_MOVED) return OnSourceMoved(ended);
   if (absl::Status status = accounting_.Report(decode_.entry, ended.positions()); !status.ok()) return End(status);
   if (!text_ended_) return Broken(decode_, "ended a request that had not ended");
   if (!plan_.prefill) {
     output_.SetLocalTimes(ended);
     cached_ = ended.positions().reused();
   }
+  deps_.workers->OnOutcome(decode_.worker, absl::OkStatus());
   CloseDecode(/*drop=*/false);
   TryFinish();
 }
@@ -262,10 +288,10 @@ void GenerateFlow::OnProgress(const wire::PrefillProgress& progress) {
 void GenerateFlow::OnPrefillSelected(const wire::Selected& selected) {
   if (prefill_.next_index != plan_first_) return Broken(prefill_, "selected more than one token");
   Accepted();
-  if (!CheckSelected(&prefill_, selected, /*own_run=*/true)) return;
+  if (!CheckSelected(&prefill_, selected)) return;
   if (!published_) accounting_.SetHolder(prefill_.entry);
   if (selected.has_run()) output_.PrefillRun(TraceOf(prefill_, selected));
-  TakeToken(selected);
+  TakeToken(prefill_, selected);
 }
 
 void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
@@ -275,6 +301,7 @@ void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
   cached_ = done.positions().reused();
   output_.SetPrefillTimes(done);
   output_.ReleaseRuns(done.bytes_shipped());
+  deps_.workers->OnOutcome(prefill_.worker, absl::OkStatus());
   ClosePrefill(/*drop=*/false);
   if (plan_.decode) OnPublished();
   TryFinish();
@@ -282,7 +309,7 @@ void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
 
 // ---- Tokens ----
 
-bool GenerateFlow::CheckSelected(Call* call, const wire::Selected& selected, bool own_run) {
+bool GenerateFlow::CheckSelected(Call* call, const wire::Selected& selected) {
   const uint32_t size = deps_.vocabulary_size;
   const bool known = selected.token_id() < size && std::all_of(selected.top().begin(), selected.top().end(),
                                                                [&](const auto& top) { return top.token_id() < size; });
@@ -291,23 +318,27 @@ bool GenerateFlow::CheckSelected(Call* call, const wire::Selected& selected, boo
     return Broken(*call, absl::StrCat("sent token ", selected.index(), " instead of ", call->next_index)), false;
   }
   if (!wire::EndReason_IsValid(selected.end()) || selected.end() == wire::END_REASON_FINISHED_BY_ROUTER ||
+      selected.end() == wire::END_REASON_MOVED ||
       (selected.end() == wire::END_REASON_UNSPECIFIED && selected.index() + 1 == request_.spec.max_tokens())) {
     return Broken(*call, absl::StrCat("sent token ", selected.index(), " with a wrong end")), false;
   }
-  absl::Status status = accounting_.ReportSelected(call->entry, selected.positions(), selected.index(), own_run);
+  // A token that came with its KV is not of an own run: nothing was computed yet.
+  absl::Status status = accounting_.ReportSelected(call->entry, selected.positions(), selected.index(),
+                                                   /*own_run=*/selected.positions().computed() > 0);
   if (!status.ok()) return End(status), false;
   ++call->next_index;
   return true;
 }
 
-void GenerateFlow::TakeToken(const wire::Selected& selected) {
+void GenerateFlow::TakeToken(const Call& call, const wire::Selected& selected) {
   if (selected.index() < tokens_.size()) {
     if (selected.token_id() == tokens_[selected.index()]) return;
     return End(absl::DataLossError(absl::StrCat("token ", selected.index(), " came out as ", tokens_[selected.index()],
                                                 " on one worker and as ", selected.token_id(), " on another")));
   }
-  if (text_ended_ && end_reason_ != wire::END_REASON_UNSPECIFIED) return Broken(decode_, "went on after the end");
+  if (text_ended_ && end_reason_ != wire::END_REASON_UNSPECIFIED) return Broken(call, "went on after the end");
   tokens_.push_back(selected.token_id());
+  if (call.id == decode_.id) attempts_in_row_ = replans_in_row_ = 0;  // progress that only a live worker makes
   if (text_ended_) return accounting_.CountDropped();
   const bool stopped = output_.Token(selected);
   if (!stopped && selected.end() == wire::END_REASON_UNSPECIFIED) return;
@@ -341,6 +372,7 @@ v1::RunTrace GenerateFlow::TraceOf(const Call& call, const wire::Selected& selec
 void GenerateFlow::EnterFinishing() {
   state_ = FlowState::kFinishing;
   finishing_since_ = deps_.clock->Now();
+  if (move_step_ != MoveStep::kSwitched) CloseOther(/*drop=*/true);
   SendFinishIfDue();
 }
 
@@ -356,11 +388,13 @@ void GenerateFlow::SendFinishIfDue() {
 }
 
 void GenerateFlow::TryFinish() {
-  if (state_ != FlowState::kFinishing || decode_call_ != nullptr || prefill_call_ != nullptr) return;
+  if (state_ != FlowState::kFinishing) return;
+  if (decode_call_ != nullptr || prefill_call_ != nullptr || other_call_ != nullptr) return;
   output_.Finish({.reason = end_reason_,
                   .token_id = tokens_.back(),
                   .attempts = attempts_,
                   .replans = replans_,
+                  .moves = moves_,
                   .kv_bytes_shipped = kv_bytes_shipped_,
                   .cached = cached_});
   End(absl::OkStatus());

@@ -3,38 +3,37 @@
 //
 // States, and what leads out of them (D: the decode call, P: the prefill call):
 //
+//   kQueued          Waits for its turn, or for room on a worker (generate_flow_queue.cc); nothing is open.
+//                      placed -> kReserving, or kPrefilling without D; too long -> RESOURCE_EXHAUSTED
 //   kReserving       D is open, Reserve sent.
-//                      Reserved -> kPrefilling (split, P is opened) or kDecoding (local, no cache)
+//                      Reserved -> kPrefilling (split: P is opened) or kDecoding (local, no cache)
 //   kPrefilling      P is open (attempt n). Token 0 may come from P, from D, or from both, in any order.
 //                      first token or commit on D, or PrefillDone -> kDecoding; P fails -> kOpeningAttempt
 //   kOpeningAttempt  P is closed, Attempt n+1 sent to D.
 //                      AttemptOpen -> kPrefilling; Committed or a token on D -> kDecoding
 //   kDecoding        D holds the KV of all but the last token and sends tokens. P may still be open for its last word;
-//   its failure
-//                    means nothing now.
+//                    its failure means nothing now. The stream may move to another D (generate_flow_move.cc).
 //   kFinishing       The last token was forwarded. Waits for the workers' last words: Ended from D, PrefillDone from P.
-//   Failures
-//                    mean nothing now, and after `finish_timeout` the words are done without.
+//                    Failures mean nothing now, and after `finish_timeout` the words are done without.
 //   kDone            The sink has seen its End.
 //
 // When one token is wanted and the execution is split, there is no D: kPrefilling -> kFinishing.
 //
-// What may go wrong on the way:
-//   refusals        (RESOURCE_EXHAUSTED, UNAVAILABLE, ... in kReserving): every other decode worker once, then the
-//   refusal's code P fails         attempt n+1 on another prefill worker (the same one if it is the only one and
-//   answered with something else
-//                   than UNAVAILABLE), at most `attempts_max` in all; after two failures also on another decode worker
-//                   if there is one, for the link may be cut. No prefill worker left: UNAVAILABLE if split was asked
-//                   for, else local
-//   D fails         re-plan: prompt and tokens so far go to another decode worker, at most `replans_max` times
+// What may go wrong on the way (generate_flow_failures.cc):
+//   refusals        every other worker once; then back to kQueued if one of them had no room (RESOURCE_EXHAUSTED), else
+//                   the refusal's code
+//   P fails         attempt n+1 on another prefill worker (the same one if it is the only one and answered with
+//                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at
+//                   most `attempts_max` in a row; after two failures also on another decode worker if there is one, for
+//                   the link may be cut. No prefill worker left: UNAVAILABLE if split was asked for, else local
+//   D fails         re-plan: prompt and tokens so far go to another decode worker, at most `replans_max` times in
+//                   a row. A token that a decode worker selects starts both counts anew
 //   not repeatable  INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, OUT_OF_RANGE: computed again it would come out the same,
-//   so the
-//                   request ends with it
+//                   so the request ends with it
 //   silence         a call that gives no sign of life for `life_timeout`, or whose worker the directory calls lost, has
-//   failed
-//                   with UNAVAILABLE
+//                   failed with UNAVAILABLE
 //   broken promises of a worker (order, identity, accounting): INTERNAL. The same token computed twice differently:
-//   DATA_LOSS
+//                   DATA_LOSS
 //
 // Not thread-safe: the owner calls one method at a time. Methods of WorkerCalls and FlowSink are called from inside;
 // they must not call back.
@@ -51,6 +50,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "router/admission.h"
 #include "router/decode_client.h"
 #include "router/flow_output.h"
 #include "router/placement.h"
@@ -73,25 +73,30 @@ class WorkerCalls {
 };
 
 struct FlowLimits {
-  uint32_t attempts_max = 3;
+  uint32_t attempts_max = 3;  // in a row, as replans_max
   uint32_t replans_max = 3;
   absl::Duration life_timeout = absl::Seconds(5);
   absl::Duration finish_timeout = absl::Seconds(5);
+  absl::Duration move_retry = absl::Seconds(1);  // after a move that failed
+  absl::Duration queue_timeout = absl::Seconds(30);
+  absl::Duration queue_retry = absl::Milliseconds(200);  // after a refusal, unless woken before
 };
 
 // What a flow works with. All pointers must outlive it.
 struct FlowDeps {
   const Clock* clock;
-  const WorkerDirectory* workers;
+  WorkerDirectory* workers;
   WorkerCalls* calls;
   FlowSink* sink;
+  AdmissionQueue* admission;
+  std::function<void()> wake;  // brings about OnWake; may be called on any thread until the flow's end, and after it
   TokenBytes token_bytes;
   uint32_t vocabulary_size;
   std::function<std::string()> new_handoff_id;  // 16 bytes that nobody can guess
   FlowLimits limits;
 };
 
-enum class FlowState { kReserving, kPrefilling, kOpeningAttempt, kDecoding, kFinishing, kDone };
+enum class FlowState { kQueued, kReserving, kPrefilling, kOpeningAttempt, kDecoding, kFinishing, kDone };
 
 class GenerateFlow {
  public:
@@ -105,6 +110,8 @@ class GenerateFlow {
   void OnDecodeEnd(CallId id, const absl::Status& status);
   void OnPrefill(CallId id, const wire::PrefillResponse& response);
   void OnPrefillEnd(CallId id, const absl::Status& status);
+  // There may be room.
+  void OnWake();
   // Looks at the clock. To be called a few times per second.
   void OnTick();
   // The client went away (CANCELLED), or another reason outside to end at once.
@@ -125,22 +132,33 @@ class GenerateFlow {
     uint32_t next_index = 0;  // next token expected on this call
   };
 
+  // The queue, in generate_flow_queue.cc.
+  void EnterQueue(v1::Execution execution);
+  void TryPlace();
+  // All workers that could take the request are full.
+  void WaitForRoom(v1::Execution execution, const absl::Status& refusal);
+  void LeaveQueue();
+
   // Plans.
   void OpenPlan(Plan plan);
   void OpenDecode();
   void OpenPrefill();
-  wire::GenerationSpec PlanSpec() const;
+  // The request with its first `count` tokens.
+  wire::GenerationSpec SpecWith(uint32_t count) const;
   uint32_t tokens_left() const { return request_.spec.max_tokens() - static_cast<uint32_t>(tokens_.size()); }
   uint32_t plan_length() const { return request_.spec.prompt_length() + plan_first_; }
   PlacementRequest Wanted(v1::Execution execution) const;
-  void InitCall(Call* call, const Worker& worker, bool cached);
+  void InitCall(Call* call, const Worker& worker, bool cached, uint32_t next_index);
 
   // Events of the decode call.
+  void OnDecodeEvent(const wire::DecodeResponse& response);
   void OnReserved(const wire::Reserved& reserved);
+  // UNAVAILABLE if it is not who was asked.
+  static absl::Status CheckIdentity(const Call& call, const wire::WorkerIdentity& found);
   void OnAttemptOpen(const wire::AttemptOpen& open);
   void OnCommitted(const wire::Committed& committed);
   void OnPublished();
-  void OnDecodeSelected(const wire::Selected& selected);
+  void OnDecodeSelected(Call* call, const wire::Selected& selected);
   void OnEnded(const wire::Ended& ended);
   // Events of the prefill call.
   void OnProgress(const wire::PrefillProgress& progress);
@@ -148,18 +166,33 @@ class GenerateFlow {
   void OnPrefillDone(const wire::PrefillDone& done);
 
   // A token that was checked against its call: forwards it, drops it, or compares it with the one known.
-  void TakeToken(const wire::Selected& selected);
+  void TakeToken(const Call& call, const wire::Selected& selected);
   v1::RunTrace TraceOf(const Call& call, const wire::Selected& selected) const;
-  bool CheckSelected(Call* call, const wire::Selected& selected, bool own_run);
+  bool CheckSelected(Call* call, const wire::Selected& selected);
   void Accepted();
   void EnterFinishing();
   void SendFinishIfDue();
   void TryFinish();
 
+  // A live move, in generate_flow_move.cc.
+  void MoveIfDraining();
+  void SendMoveTo(const wire::Reserved& reserved);
+  void OnOtherEvent(const wire::DecodeResponse& response);
+  void OnOtherEnded(const wire::Ended& ended);
+  void OnOtherFailed(const absl::Status& status);
+  void OnSourceMoved(const wire::Ended& ended);
+  // The target goes on with the stream, the source is let go.
+  void SwitchToTarget();
+  // The source goes on; the target is let go.
+  void AbandonMove(const absl::Status& cause);
+  void CloseOther(bool drop);
+
   // Failures, in generate_flow_failures.cc.
   void PrefillFailed(const absl::Status& status);
   void RetryPrefill(const absl::Status& cause);
   bool TryOtherDecodeWorker();
+  // False if there were too many in a row.
+  bool CountReplan();
   void DecodeFailed(const absl::Status& status);
   // Places the rest of the request anew.
   void Replan(v1::Execution execution, const absl::Status& cause);
@@ -175,7 +208,7 @@ class GenerateFlow {
 
   const FlowRequest request_;
   const FlowDeps deps_;
-  FlowState state_ = FlowState::kReserving;
+  FlowState state_ = FlowState::kQueued;
   RequestAccounting accounting_;
   FlowOutput output_;
 
@@ -184,6 +217,11 @@ class GenerateFlow {
   // Set with the last token that is forwarded.
   bool text_ended_ = false;
   wire::EndReason end_reason_ = wire::END_REASON_UNSPECIFIED;  // unspecified with text_ended_: a stop string
+
+  AdmissionQueue::Ticket ticket_ = 0;  // while it waits for a worker to take it
+  v1::Execution queued_execution_ = v1::EXECUTION_UNSPECIFIED;
+  absl::Duration queued_since_, retry_at_;  // on the clock
+  absl::Status full_;                       // the last refusal
 
   Plan plan_;
   std::string numerics_id_;  // of the first plan; later plans keep to it
@@ -198,6 +236,9 @@ class GenerateFlow {
   uint32_t attempt_ = 0;   // within this plan
   uint32_t attempts_ = 0;  // within the request: prompt computations started
   uint32_t replans_ = 0;
+  // Without a new token of a decode worker in between.
+  uint32_t attempts_in_row_ = 0;
+  uint32_t replans_in_row_ = 0;
   uint64_t kv_bytes_shipped_ = 0;
   uint32_t cached_ = 0;
   absl::Duration finishing_since_;
@@ -207,6 +248,15 @@ class GenerateFlow {
   Call prefill_;
   std::unique_ptr<DecodeCall> decode_call_;
   std::unique_ptr<PrefillCall> prefill_call_;
+
+  // The other decode call of a move: the target until it has sent a token, then the source until its last word.
+  enum class MoveStep { kNone, kReserving, kMoving, kSwitched };
+  MoveStep move_step_ = MoveStep::kNone;
+  Call other_;
+  std::unique_ptr<DecodeCall> other_call_;
+  std::string move_handoff_id_;
+  absl::Duration move_at_;  // not before, on the clock
+  uint32_t moves_ = 0;
 };
 
 }  // namespace kvrelay::router

@@ -21,9 +21,10 @@ bool Repeatable(const absl::Status& status) {
   }
 }
 
-// Whether the worker itself is gone or full, so that the same one need not be asked again.
-bool WorkerIsLost(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+// What a failure means for other tries of the request at the same worker.
+AvoidedWorkers::Why WhyAvoided(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) return AvoidedWorkers::kFull;
+  return absl::IsUnavailable(status) ? AvoidedWorkers::kLost : AvoidedWorkers::kUnlucky;
 }
 
 std::string Describe(const Worker& worker) {
@@ -31,9 +32,10 @@ std::string Describe(const Worker& worker) {
 }
 
 // The status with the worker's name before its message; details (a retry delay) stay. A worker's CANCELLED is not the
-// client's.
+// client's; its ABORTED tells of a transfer that broke, which to the client is a service that cannot serve it now.
 absl::Status Named(const Worker& worker, const absl::Status& status) {
-  const absl::StatusCode code = absl::IsCancelled(status) ? absl::StatusCode::kUnavailable : status.code();
+  const bool between_us = absl::IsCancelled(status) || absl::IsAborted(status);
+  const absl::StatusCode code = between_us ? absl::StatusCode::kUnavailable : status.code();
   absl::Status named(code, absl::StrCat(Describe(worker), ": ", status.message()));
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) { named.SetPayload(url, payload); });
   return named;
@@ -49,25 +51,27 @@ void GenerateFlow::PrefillFailed(const absl::Status& status) {
     return TryFinish();
   }
   if (published_) return ClosePrefill(/*drop=*/false);
+  deps_.workers->OnOutcome(worker, status);
   ClosePrefill(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
-  avoided_.Add(worker, WorkerIsLost(status));
-  if (!Repeatable(status) || attempts_ >= deps_.limits.attempts_max) return End(cause);
+  avoided_.Add(worker, WhyAvoided(status));
+  if (absl::IsResourceExhausted(status)) --attempts_, --attempts_in_row_;  // nothing was begun
+  if (!Repeatable(status) || attempts_in_row_ >= deps_.limits.attempts_max) return End(cause);
   RetryPrefill(cause);
 }
 
 void GenerateFlow::RetryPrefill(const absl::Status& cause) {
-  if (plan_.decode && attempts_ >= 2 && TryOtherDecodeWorker()) return;
+  if (plan_.decode && attempts_in_row_ >= 2 && TryOtherDecodeWorker()) return;
   PlacementRequest wanted = Wanted(v1::EXECUTION_SPLIT);
   wanted.numerics_id = prefill_.worker.numerics_id();
   plan_.prefill = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
   if (!plan_.prefill) {
-    if (absl::IsResourceExhausted(cause)) return End(cause);
+    if (absl::IsResourceExhausted(cause)) return WaitForRoom(request_.execution, cause);
     if (request_.execution == v1::EXECUTION_SPLIT) {
       return End(absl::UnavailableError(
           absl::StrCat("execution SPLIT was asked for, and no other prefill worker is left after ", cause.message())));
     }
-    if (++replans_ > deps_.limits.replans_max) return End(cause);
+    if (!CountReplan()) return End(cause);
     CloseDecode(/*drop=*/true);
     return Replan(v1::EXECUTION_LOCAL, cause);
   }
@@ -79,14 +83,19 @@ void GenerateFlow::RetryPrefill(const absl::Status& cause) {
   decode_call_->Send(std::move(request));
 }
 
+bool GenerateFlow::CountReplan() {
+  if (replans_in_row_ >= deps_.limits.replans_max) return false;
+  ++replans_, ++replans_in_row_;
+  return true;
+}
+
 // Two prefill workers failed: it may be the link to this decode worker that is cut.
 bool GenerateFlow::TryOtherDecodeWorker() {
   AvoidedWorkers others = avoided_;
-  others.Add(*plan_.decode, /*lost=*/true);
+  others.Add(*plan_.decode, AvoidedWorkers::kLost);
   auto plan = Place(deps_.workers->Snapshot(), Wanted(v1::EXECUTION_SPLIT), others);
-  if (!plan.ok() || replans_ >= deps_.limits.replans_max) return false;
-  ++replans_;
-  avoided_.Add(*plan_.decode, /*lost=*/false);
+  if (!plan.ok() || !CountReplan()) return false;
+  avoided_.Add(*plan_.decode, AvoidedWorkers::kUnlucky);
   CloseDecode(/*drop=*/true);
   OpenPlan(*std::move(plan));
   return true;
@@ -98,19 +107,22 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
     CloseDecode(/*drop=*/false);
     return TryFinish();
   }
+  deps_.workers->OnOutcome(worker, status);
+  if (move_step_ != MoveStep::kSwitched) CloseOther(/*drop=*/true);
   ClosePrefill(/*drop=*/true);
   CloseDecode(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
-  avoided_.Add(worker, !reserved_ || WorkerIsLost(status));
+  const AvoidedWorkers::Why why = WhyAvoided(status);
+  avoided_.Add(worker, !reserved_ && why == AvoidedWorkers::kUnlucky ? AvoidedWorkers::kLost : why);
   if (!Repeatable(status)) return End(cause);
-  if (reserved_ && ++replans_ > deps_.limits.replans_max) return End(cause);
+  if (reserved_ && !CountReplan()) return End(cause);
   Replan(request_.execution, cause);
 }
 
 void GenerateFlow::Replan(v1::Execution execution, const absl::Status& cause) {
   auto plan = Place(deps_.workers->Snapshot(), Wanted(execution), avoided_);
   if (plan.ok()) return OpenPlan(*std::move(plan));
-  if (absl::IsResourceExhausted(cause)) return End(cause);
+  if (avoided_.AnyFull()) return WaitForRoom(execution, cause);
   End(absl::UnavailableError(absl::StrCat(cause.message(), "; then ", plan.status().message())));
 }
 
@@ -135,7 +147,10 @@ void GenerateFlow::End(const absl::Status& status) {
   state_ = FlowState::kDone;
   prefill_call_.reset();
   decode_call_.reset();
+  other_call_.reset();
+  LeaveQueue();
   deps_.sink->End(status);
+  deps_.admission->Wake();  // what this request held is free, or soon will be
 }
 
 void GenerateFlow::Alive(Call* call, uint64_t beat) {

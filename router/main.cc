@@ -55,13 +55,18 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   WorkerChannels channels(security.workers.get());
   WorkerRegistry registry({.targets = options.workers, .fingerprint = model->facts().fingerprint}, &channels,
                           Clock::Real());
+  AdmissionQueue admission(options.queue);
+  FlowLimits limits;
+  limits.queue_timeout = options.queue_timeout;
   const auto decode_client = NewGrpcDecodeClient(&channels);
   const auto prefill_client = NewGrpcPrefillClient(&channels);
   const auto service = NewGenerationService({.model = model.get(),
                                              .clock = Clock::Real(),
                                              .registry = &registry,
+                                             .admission = &admission,
                                              .decode_client = decode_client.get(),
-                                             .prefill_client = prefill_client.get()},
+                                             .prefill_client = prefill_client.get(),
+                                             .limits = limits},
                                             {.instance = options.instance,
                                              .max_active = options.max_active,
                                              .tokens = security.tokens.get(),

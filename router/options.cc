@@ -10,7 +10,6 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/options_flags.h"
-#include "common/rpc/server.h"
 
 namespace kvrelay::router {
 namespace {
@@ -21,6 +20,7 @@ using rpc::AddFlag;
 struct RawValues {
   std::vector<std::string> prefill, decode;
   std::string log_format = "text", log_level = "info";
+  int queue_timeout_ms = 30000;
 };
 
 void AddSecurityFlags(CLI::App& app, RouterOptions& o) {
@@ -48,6 +48,12 @@ void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
   AddFlag(app, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address))->delimiter(',');
   AddFlag(app, "decode", raw.decode, absl::StrCat("decode workers: ", address))->delimiter(',');
   AddFlag(app, "max-active", o.max_active, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
+  AddFlag(app, "queue-requests", o.queue.requests, "most requests that wait for room on a worker")
+      ->check(CLI::Range(0, 65536));
+  AddFlag(app, "queue-tokens", o.queue.tokens, "most tokens, prompt + max_tokens, of the requests that wait")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
+  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker")
+      ->check(CLI::Range(1, 3600000));
   AddSecurityFlags(app, o);
   AddFlag(app, "log-format", raw.log_format, "text, json");
   AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
@@ -88,6 +94,7 @@ absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_PREFILL, raw.prefill, o));
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_DECODE, raw.decode, o));
   if (o.workers.empty()) return absl::InvalidArgumentError("no worker is given; use --prefill and --decode");
+  o.queue_timeout = absl::Milliseconds(raw.queue_timeout_ms);
   KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
   KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
   KV_RETURN_IF_ERROR(InterpretTls(o));

@@ -9,6 +9,7 @@
 
 #include "common/observability/log.h"
 #include "common/rpc/options_tls.h"
+#include "router/admission.h"
 #include "router/client_quotas.h"
 #include "router/worker_address.h"
 
@@ -21,7 +22,9 @@ struct RouterOptions {
   std::string instance;   // after parsing never empty
   std::string port_file;  // empty: none
   std::vector<WorkerTarget> workers;
-  uint32_t max_active = 256;
+  uint32_t max_active = 1024;
+  AdmissionLimits queue;
+  absl::Duration queue_timeout = absl::Seconds(30);
   rpc::TlsOptions tls;         // towards workers
   rpc::TlsFiles public_files;  // towards clients; after parsing with the defaults of `tls`; no certificate: plaintext
   std::string client_tokens;   // empty: none are asked for

@@ -22,17 +22,25 @@ auto Rank(const Worker& worker, const AvoidedWorkers& avoided) {
                          worker.calls_total, worker.address);
 }
 
+// Longest request that the worker can ever take. A prefill worker keeps the KV of prompts only.
+uint64_t TokensMax(const Worker& worker) {
+  constexpr uint64_t kBlockPositions = 64;
+  const uint64_t pool = worker.status.load().kv_blocks_total() * kBlockPositions;
+  const bool pool_counts = worker.role == v1::WORKER_ROLE_DECODE && pool > 0;
+  return pool_counts ? std::min<uint64_t>(pool, worker.status.context_length()) : worker.status.context_length();
+}
+
 bool Fits(const Worker& worker, v1::WorkerRole role, const PlacementRequest& request, const AvoidedWorkers& avoided) {
-  return worker.ready && worker.role == role && request.tokens <= worker.status.context_length() &&
-         (request.numerics_id.empty() || request.numerics_id == worker.numerics_id()) && !avoided.IsLost(worker);
+  return worker.ready && worker.role == role && request.tokens <= TokensMax(worker) &&
+         (request.numerics_id.empty() || request.numerics_id == worker.numerics_id()) && !avoided.IsOut(worker);
 }
 
 // Why this worker of the right role was not taken.
 std::string Objection(const Worker& worker, const PlacementRequest& request, const AvoidedWorkers& avoided) {
   if (!worker.ready) return worker.problem;
-  if (avoided.IsLost(worker)) return "failed or refused this request before";
-  if (request.tokens > worker.status.context_length()) {
-    return absl::StrCat("takes ", worker.status.context_length(), " tokens, prompt + max_tokens are ", request.tokens);
+  if (avoided.IsOut(worker)) return "failed or refused this request before";
+  if (request.tokens > TokensMax(worker)) {
+    return absl::StrCat("takes ", TokensMax(worker), " tokens, prompt + max_tokens are ", request.tokens);
   }
   return absl::StrCat("numerics ", worker.numerics_id(), " are not those of the request, ", request.numerics_id);
 }
@@ -116,8 +124,6 @@ absl::StatusOr<Plan> PlaceOnDecode(absl::Span<const Worker> workers, const Place
 }
 
 }  // namespace
-
-void AvoidedWorkers::Add(const Worker& worker, bool lost) { (lost ? lost_ : avoided_).insert(Key(worker)); }
 
 std::optional<Worker> PickWorker(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
                                  const AvoidedWorkers& avoided) {

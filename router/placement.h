@@ -5,9 +5,10 @@
 // address.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -20,15 +21,28 @@ namespace kvrelay::router {
 // Worker processes that a request has had bad luck with, by instance and epoch (a restarted process is another one).
 class AvoidedWorkers {
  public:
-  // `lost`: never use it again for this request. Otherwise it is used when there is no other.
-  void Add(const Worker& worker, bool lost);
-  bool IsLost(const Worker& worker) const { return lost_.contains(Key(worker)); }
-  bool IsAvoided(const Worker& worker) const { return IsLost(worker) || avoided_.contains(Key(worker)); }
+  enum Why {
+    kUnlucky,  // used when there is no other
+    kFull,     // not used until ForgetFull
+    kLost      // never used again
+  };
+  void Add(const Worker& worker, Why why) { workers_[Key(worker)] = std::max(workers_[Key(worker)], why); }
+  void ForgetFull() {
+    std::erase_if(workers_, [](const auto& entry) { return entry.second == kFull; });
+  }
+  bool AnyFull() const {
+    return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second == kFull; });
+  }
+  // Not to be used now.
+  bool IsOut(const Worker& worker) const {
+    const auto it = workers_.find(Key(worker));
+    return it != workers_.end() && it->second != kUnlucky;
+  }
+  bool IsAvoided(const Worker& worker) const { return workers_.contains(Key(worker)); }
 
  private:
   static std::pair<std::string, uint64_t> Key(const Worker& worker) { return {worker.instance(), worker.epoch()}; }
-  std::set<std::pair<std::string, uint64_t>> lost_;
-  std::set<std::pair<std::string, uint64_t>> avoided_;
+  std::map<std::pair<std::string, uint64_t>, Why> workers_;
 };
 
 struct PlacementRequest {

@@ -21,6 +21,7 @@ constexpr int kStopStringsMax = 16;
 constexpr size_t kStopBytesMax = 256;
 constexpr int kStopIdsMax = 64;
 constexpr uint32_t kLogprobsMax = 20;
+constexpr int32_t kPriorityMax = 10;
 constexpr float kTemperatureMax = 100;
 constexpr uint32_t kDefaultMaxTokens = 256;
 constexpr int kDetokenizeIdsMax = 1 << 20;
@@ -128,6 +129,9 @@ absl::Status CheckOptions(const v1::GenerateRequest& request, const ModelFacts& 
   if (request.logprobs() > kLogprobsMax) {
     return Bad("logprobs", request.logprobs(), absl::StrCat("at most ", kLogprobsMax));
   }
+  if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
+    return Bad("priority", request.priority(), absl::StrCat("from ", -kPriorityMax, " to ", kPriorityMax));
+  }
   if (request.has_max_tokens() && request.max_tokens() == 0) return Bad("max_tokens", 0, "at least 1");
   return absl::OkStatus();
 }
@@ -223,6 +227,7 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
   spec.set_ignore_eos(request.ignore_eos());
   spec.set_logprobs(request.logprobs());
   spec.set_trace(request.trace());
+  spec.set_priority(request.priority());
   if (request.has_resume()) {
     KV_RETURN_IF_ERROR(CheckResume(request, max_tokens, facts));
     spec.mutable_token_ids()->MergeFrom(request.resume().token_ids());

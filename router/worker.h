@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kvrelay/v1/generation.pb.h"
 #include "kvrelay/worker/v1/worker.pb.h"
@@ -40,6 +41,10 @@ class WorkerDirectory {
   // Whether calls on this worker should be given up: its loop hangs, or another process took its place. An unknown or
   // only disconnected worker is not lost: its calls tell for themselves.
   virtual bool Lost(const Worker& worker) const = 0;
+  // Whether the process drains: its streams should go elsewhere.
+  virtual bool Draining(const Worker& worker) const = 0;
+  // How a call on the worker ended: OK if it did its work, else its failure. Workers that keep failing are left alone.
+  virtual void OnOutcome(const Worker& worker, const absl::Status& outcome) = 0;
 };
 
 }  // namespace kvrelay::router

@@ -1,8 +1,7 @@
 // Knows the workers: one WatchStatus stream per address, opened again when it breaks (0.1 s, doubling to 2 s), and
 // names resolved again every few seconds, so that workers come and go without a restart of the router.
 //
-// A worker is ready if its stream lives, it has the configured role and the router's model file, it is not draining,
-// and the beat of its compute loop has changed within `hung_after`.
+// What follows from their reports is WorkerTable's.
 //
 // Thread-safe.
 #pragma once
@@ -22,6 +21,7 @@
 #include "router/worker.h"
 #include "router/worker_address.h"
 #include "router/worker_channels.h"
+#include "router/worker_table.h"
 
 namespace kvrelay::router {
 
@@ -42,6 +42,9 @@ class WorkerRegistry final : public WorkerDirectory {
 
   std::vector<Worker> Snapshot() const override;
   bool Lost(const Worker& worker) const override;
+  bool Draining(const Worker& worker) const override;
+
+  void OnOutcome(const Worker& worker, const absl::Status& outcome) override;
 
   // Counts the router's own calls on a worker, for placement.
   void CallOpened(const Worker& worker);
@@ -49,14 +52,10 @@ class WorkerRegistry final : public WorkerDirectory {
 
  private:
   class Stream;
-  using Key = std::pair<v1::WorkerRole, std::string>;  // role and address
+  using Key = WorkerTable::Key;
 
-  struct Watched {
-    Worker worker;  // all but what Judge fills in
-    absl::Duration beat_changed;
-    absl::Status error = absl::UnavailableError("not tried yet");  // why there is no stream
-    bool connected = false;                                        // the stream has given a report
-    bool was_ready = false;                                        // for the log
+  // The status stream of an address.
+  struct Watch {
     Stream* stream = nullptr;
     absl::Duration retry_at;
     absl::Duration backoff = kBackoffMin;
@@ -76,9 +75,6 @@ class WorkerRegistry final : public WorkerDirectory {
   void UpdateStreams();
   void OnReport(Stream* stream, wire::WatchStatusResponse report);
   void OnStreamEnd(Stream* stream, const absl::Status& status);
-  // Fills in `ready`, `problem`, `foreign_model` and `heartbeat_age`. The lock is held.
-  Worker Judge(const Watched& watched) const;
-  void LogChange(Watched* watched);
   void Pause(absl::Duration duration);
 
   const RegistryOptions options_;
@@ -89,7 +85,8 @@ class WorkerRegistry final : public WorkerDirectory {
   std::condition_variable changed_;
   bool stop_ = false;
   std::vector<Target> targets_;
-  std::map<Key, Watched> watched_;
+  WorkerTable table_;
+  std::map<Key, Watch> watches_;
   int streams_ = 0;  // not yet ended
   std::thread resolve_thread_;
   std::thread watch_thread_;

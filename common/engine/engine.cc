@@ -24,6 +24,7 @@ constexpr int kNumericsVersion = 1;
 constexpr absl::Duration kBeatInterval = absl::Milliseconds(250);
 // A prompt advances at least this much per step, whatever the budget says.
 constexpr int kLeastPromptRows = 16;
+constexpr absl::Duration kPriorityStep = absl::Seconds(10);
 
 class EngineImpl final : public Engine {
  public:
@@ -76,12 +77,22 @@ class EngineImpl final : public Engine {
 
   void Start(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener) override {
     absl::MutexLock lock(&mutex_);
-    commands_.push_back({std::move(session), std::move(listener), sampling::EndReason::kNone});
+    commands_.push_back({Command::kStart, std::move(session), std::move(listener)});
   }
 
   void Stop(const std::shared_ptr<Session>& session, sampling::EndReason reason) override {
     absl::MutexLock lock(&mutex_);
-    commands_.push_back({session, nullptr, reason});
+    commands_.push_back({Command::kStop, session, nullptr, reason});
+  }
+
+  void Hold(const std::shared_ptr<Session>& session) override {
+    absl::MutexLock lock(&mutex_);
+    commands_.push_back({Command::kHold, session});
+  }
+
+  void Resume(const std::shared_ptr<Session>& session) override {
+    absl::MutexLock lock(&mutex_);
+    commands_.push_back({Command::kResume, session});
   }
 
   EngineLoad Load() const override {
@@ -100,15 +111,16 @@ class EngineImpl final : public Engine {
 
  private:
   struct Command {
+    enum Kind { kStart, kStop, kHold, kResume } kind;
     std::shared_ptr<Session> session;
-    std::shared_ptr<SessionListener> listener;  // null: stop
-    sampling::EndReason reason;
+    std::shared_ptr<SessionListener> listener = nullptr;      // of kStart
+    sampling::EndReason reason = sampling::EndReason::kNone;  // of kStop
   };
 
   void Loop() {
     while (TakeCommands()) {
       Beat();
-      if (!live_.empty()) Step();
+      if (Runnable()) Step();
     }
     while (!live_.empty())
       End(live_.begin(), absl::UnavailableError("the worker is stopping"), sampling::EndReason::kNone);
@@ -119,23 +131,41 @@ class EngineImpl final : public Engine {
     std::deque<Command> commands;
     {
       absl::MutexLock lock(&mutex_);
-      if (live_.empty()) mutex_.AwaitWithTimeout(absl::Condition(this, &EngineImpl::HasWork), kBeatInterval);
+      if (!Runnable()) mutex_.AwaitWithTimeout(absl::Condition(this, &EngineImpl::HasWork), kBeatInterval);
       if (stopping_) return false;
       commands.swap(commands_);
     }
-    for (Command& command : commands) {
-      if (command.listener != nullptr) {
-        live_.push_back(LiveSession(std::move(command.session), std::move(command.listener)));
-        continue;
-      }
-      const auto it = std::find_if(live_.begin(), live_.end(),
-                                   [&](const LiveSession& l) { return &l.session() == command.session.get(); });
-      if (it == live_.end()) continue;
+    for (Command& command : commands) Obey(std::move(command));
+    return true;
+  }
+
+  void Obey(Command command) {
+    if (command.kind == Command::kStart) {
+      // In order of arrival, with a head start by priority: so none waits for ever.
+      const absl::Duration order = Order(*command.session);
+      const auto later = std::find_if(live_.begin(), live_.end(),
+                                      [&](const LiveSession& live) { return Order(live.session()) > order; });
+      live_.insert(later, LiveSession(std::move(command.session), std::move(command.listener)));
+      return;
+    }
+    const auto it = std::find_if(live_.begin(), live_.end(),
+                                 [&](const LiveSession& l) { return &l.session() == command.session.get(); });
+    if (it == live_.end()) return;
+    if (command.kind == Command::kStop) {
       const bool cancelled = command.reason == sampling::EndReason::kNone;
       command.session.reset();  // the owner's reference shall be the last one when it is told
-      End(it, cancelled ? absl::CancelledError("stopped by the owner") : absl::OkStatus(), command.reason);
+      return End(it, cancelled ? absl::CancelledError("stopped by the owner") : absl::OkStatus(), command.reason);
     }
-    return true;
+    it->set_held(command.kind == Command::kHold);
+    if (it->held()) it->listener().OnHeld();
+  }
+
+  static absl::Duration Order(const Session& session) {
+    return session.reserved_at() - session.spec().priority * kPriorityStep;
+  }
+
+  bool Runnable() const {
+    return std::any_of(live_.begin(), live_.end(), [](const LiveSession& live) { return !live.held(); });
   }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !commands_.empty(); }
 
@@ -177,7 +207,7 @@ class EngineImpl final : public Engine {
 
   void Step() {
     std::vector<int> pending;
-    for (const LiveSession& live : live_) pending.push_back(live.PendingRows());
+    for (const LiveSession& live : live_) pending.push_back(live.held() ? 0 : live.PendingRows());
     const std::vector<int> rows = PlanStep(pending, Limits(pending));
     const absl::Duration began = clock_.Now();
     int total = 0;

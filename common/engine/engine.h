@@ -54,6 +54,12 @@ class Engine {
   // ended.
   virtual void Stop(const std::shared_ptr<Session>& session, sampling::EndReason reason) = 0;
 
+  // Pauses a started session at the end of the step in progress, and tells its listener (OnHeld); it keeps its place,
+  // its signs of life and its KV. Harmless if it has ended.
+  virtual void Hold(const std::shared_ptr<Session>& session) = 0;
+  // Ends the pause.
+  virtual void Resume(const std::shared_ptr<Session>& session) = 0;
+
   virtual EngineLoad Load() const = 0;
   virtual int context_length() const = 0;
   // Contract version, weight format, cache type, matmul backend; for example "1-Q4_1-f16-native".

@@ -12,9 +12,11 @@ LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<Sessi
   const SessionSpec& spec = session_->spec();
   const auto ready = static_cast<uint32_t>(session_->cache()->kv_ready());
   if (spec.source == KvSource::kReceived) {
-    KV_CHECK(ready == spec.tokens.size(), "a received session has the KV of all its tokens");
-    KV_CHECK(!session_->received_selected().empty(), "a received session has its next input");
-    history_.insert(history_.end(), session_->received_selected().begin(), session_->received_selected().end());
+    const std::vector<int32_t>& selected = session_->received_selected();
+    KV_CHECK(!selected.empty(), "a received session has its next input");
+    KV_CHECK(ready == spec.tokens.size() + selected.size() - 1,
+             "a received session has the KV of all before its input");
+    history_.insert(history_.end(), selected.begin(), selected.end());
     counts_.received = ready;
   } else {
     KV_CHECK(ready == 0, "nothing is computed before the start");

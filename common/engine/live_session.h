@@ -19,6 +19,9 @@ class LiveSession {
   const std::shared_ptr<SessionListener>& shared_listener() const { return listener_; }
   const PositionCounts& counts() const { return counts_; }
   bool queued() const { return queued_; }
+  // A held session takes part in no step.
+  bool held() const { return held_; }
+  void set_held(bool held) { held_ = held; }
   // Input positions that the current run still has to compute; at least 1.
   int PendingRows() const { return static_cast<int>(history_.size()) - session_->cache()->kv_ready(); }
   bool InPrompt() const { return PendingRows() > 1 || queued_; }
@@ -41,6 +44,7 @@ class LiveSession {
   absl::Duration run_began_;  // clock time; run_.start counts from the reservation
   bool run_started_ = false;
   bool queued_ = true;
+  bool held_ = false;
   uint32_t computed_before_ = 0;  // positions below this were computed by an earlier run
 };
 

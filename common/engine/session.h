@@ -58,6 +58,7 @@ struct SessionSpec {
   sampling::EndRule end_rule;  // max_tokens counts history
   int logprobs = 0;
   KvSource source = KvSource::kComputed;
+  int priority = 0;               // each step counts as 10 s of waiting, where prompts wait for their turn
   bool stop_after_first = false;  // a prefill: one selection, then the end
 };
 
@@ -74,6 +75,8 @@ class SessionListener {
   // Raw logits [vocabulary] from which the next token is about to be chosen; valid during the call.
   virtual void OnLogits(absl::Span<const float> logits) {}
   virtual void OnSelected(const SelectedToken& token) = 0;
+  // In answer to Engine::Hold: no step runs with this session until Resume.
+  virtual void OnHeld() {}
   // Last call. OK with the reason, or the error (CANCELLED after Stop). The engine has let go of the cache.
   virtual void OnEnded(const absl::Status& status, sampling::EndReason reason, const PositionCounts& counts) = 0;
 };
@@ -89,8 +92,8 @@ class Session {
   const std::shared_ptr<kv::SequenceCache>& cache() const { return cache_; }
   absl::Duration reserved_at() const { return reserved_at_; }
 
-  // For KvSource::kReceived, before Start: the receiver has published the KV of all of spec.tokens, and `selected`
-  // follow them.
+  // For KvSource::kReceived, before Start: `selected` follow spec.tokens, and the receiver has published the KV of all
+  // but the last of them.
   void SetReceived(std::vector<int32_t> selected) { received_selected_ = std::move(selected); }
   const std::vector<int32_t>& received_selected() const { return received_selected_; }
 

@@ -12,10 +12,11 @@ struct StepLimits {
   int prompt_rows;  // most prompt rows in one step, over all sessions
 };
 
-// `pending[i]`: input rows that session i waits for, at least 1; sessions in order of arrival. A session with one row
-// continues its stream and always gets it; prompts share what the limits leave, the oldest first, so that none starves
-// and a prompt is finished before a later one begins to cost it time. Returns the rows of each session; 0 means not in
-// this step. The sum is at least 1 if there is a session. REQUIRES: max_rows >= pending.size() + 1, prompt_rows >= 1.
+// `pending[i]`: input rows that session i waits for, 0 if it is held; sessions in order of arrival. A session with one
+// row continues its stream and always gets it; prompts share what the limits leave, the oldest first, so that none
+// starves and a prompt is finished before a later one begins to cost it time. Returns the rows of each session; 0 means
+// not in this step. The sum is at least 1 if any session waits. REQUIRES: max_rows >= pending.size() + 1, prompt_rows
+// >= 1.
 std::vector<int> PlanStep(absl::Span<const int> pending, const StepLimits& limits);
 
 // Prompt rows that fit into the step budget beside running streams, given the measured cost of a row; at least `least`.

@@ -35,6 +35,12 @@ std::vector<Piece> HandoffSender::OnLayer(int layer, int end) {
   return ready;
 }
 
+void HandoffSender::SetEnd(int end) {
+  KV_CHECK(first_position_ < end && end <= end_position_, "the final end lies inside the range");
+  end_position_ = end;
+  blocks_ = kv::BlocksFor(end) - first_block_;
+}
+
 void HandoffSender::BuildFrame(const Piece& piece, worker::v1::KvFrame* frame) {
   kv_wire::BuildFrame(*cache_, piece, frame);
   digest_.Add(piece.layer, piece.first_position / kBlockPositions - first_block_, DigestOf(PayloadOf(*frame)));

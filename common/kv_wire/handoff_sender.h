@@ -6,8 +6,9 @@
 // after the last layer only that layer's frames and the commit remain.
 //
 // Thread-safety: two halves that share no state. OnLayer() belongs to one thread (the compute thread); BuildFrame(),
-// complete() and Commit() to one other (the writer); Header() and the figures to any. The caller's queue between the
-// two orders the cache writes before the reads. Shares the cache, whose blocks therefore stay until the sender is gone.
+// complete() and Commit() to one other (the writer); Header() to whoever made it, before both. The caller's queue
+// between the two orders the cache writes before the reads. Shares the cache, whose blocks therefore stay until the
+// sender is gone.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,17 @@ namespace kvrelay::kv_wire {
 
 class HandoffSender {
  public:
-  // Ships positions [first_position, end_position). REQUIRES: 0 <= first < end <= capacity.
+  // Ships positions [first_position, end_position). REQUIRES: 0 <= first < end <= capacity. Where the end is not known
+  // yet (a stream that moves while it grows), it is an upper bound until SetEnd().
   HandoffSender(std::shared_ptr<const kv::SequenceCache> cache, int first_position, int end_position);
 
   // Layer `layer` of all positions below `end` is in the cache. Returns what became ready, ascending; each piece once.
   // Positions may be computed in any number of chunks; those outside the range are ignored.
   std::vector<Piece> OnLayer(int layer, int end);
+
+  // The range ends at `end`. REQUIRES: on the thread of OnLayer(), once at most, before the last OnLayer() calls and
+  // before Commit(); first_position < end <= end_position(), and no piece past `end` was returned.
+  void SetEnd(int end);
 
   // Fills `frame` (its memory is reused) and takes its payload into the digest. REQUIRES: once per piece of OnLayer().
   void BuildFrame(const Piece& piece, worker::v1::KvFrame* frame);
@@ -51,9 +57,9 @@ class HandoffSender {
  private:
   const std::shared_ptr<const kv::SequenceCache> cache_;
   const int first_position_;
-  const int end_position_;
+  int end_position_;
   const int first_block_;
-  const int blocks_;
+  int blocks_;
   std::vector<int> next_block_;  // per layer: first block not yet ready; compute thread only
   HandoffDigest digest_;         // writer only
 };

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/host_port.h"
 #include "common/rpc/options_flags.h"
-#include "common/rpc/server.h"
 
 namespace kvrelay::rpc {
 void AddTlsFlags(CLI::App& app, TlsOptions& options) {

@@ -1,6 +1,5 @@
 #include "common/rpc/server.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
@@ -13,8 +12,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/observability/log.h"
@@ -89,38 +86,6 @@ absl::Status CannotListen(const std::string& listen, const std::string& cause) {
 }
 
 }  // namespace
-
-absl::StatusOr<HostPort> ParseHostPort(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  HostPort result;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &result.port) || result.port < 0 ||
-      result.port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", address, "' is not host:port with a port of 0 to 65535, for example 127.0.0.1:0"));
-  }
-  result.host = address.substr(0, colon);
-  if (absl::StartsWith(result.host, "[") && absl::EndsWith(result.host, "]")) {
-    result.host = result.host.substr(1, result.host.size() - 2);
-  } else if (absl::StrContains(result.host, ':')) {
-    return absl::InvalidArgumentError(absl::StrCat("address '", address, "': write IPv6 as [host]:port"));
-  }
-  if (result.host.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", address, "' has no host; use 0.0.0.0 for all interfaces"));
-  }
-  return result;
-}
-
-std::string JoinHostPort(const HostPort& address) {
-  const bool v6 = absl::StrContains(address.host, ':');
-  return v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
-}
-
-bool IsLoopback(const HostPort& address) {
-  in_addr v4 = {};
-  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  return address.host == "localhost" || address.host == "::1";
-}
 
 absl::Status CheckCanListen(const std::string& listen) {
   KV_ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(listen));

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/rpc/host_port.h"
 
 namespace kvrelay::rpc {
 
@@ -68,15 +69,5 @@ class Server {
 
 // Whether an address can be bound now; the errors of Server::Start. For programs that load for long before they listen.
 absl::Status CheckCanListen(const std::string& listen);
-
-// Splits host:port, [v6]:port included. INVALID_ARGUMENT says what is wrong.
-struct HostPort {
-  std::string host;
-  int port;
-};
-absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
-std::string JoinHostPort(const HostPort& address);
-// localhost, ::1 and 127.x.x.x: not reachable from other machines. Other names are not resolved and do not count.
-bool IsLoopback(const HostPort& address);
 
 }  // namespace kvrelay::rpc

@@ -41,7 +41,8 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> EncodeText(std::string_view text) const;
   // Renders the model's chat template with the generation prompt and tokenizes it: what the template itself wrote may
   // be control tokens, what came from the messages never is. INVALID_ARGUMENT with the template's own words if it
-  // refuses the messages; FAILED_PRECONDITION if the model has no template.
+  // refuses the messages; FAILED_PRECONDITION if the model has no template, or one that cannot be used: it does not
+  // parse, or took too much memory once.
   absl::StatusOr<std::vector<int32_t>> EncodeChat(absl::Span<const ChatMessage> messages) const;
 
   // Raw bytes of a token; control tokens have none unless `include_control`. REQUIRES: 0 <= id < vocabulary_size().

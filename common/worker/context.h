@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/task_runner.h"
 #include "common/engine/engine.h"
 #include "common/rpc/credentials.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
+#include "common/worker/token_budget.h"
 #include "kvrelay/worker/v1/worker.pb.h"
 
 namespace kvrelay::worker {
@@ -18,11 +20,14 @@ struct WorkerContext {
   const Clock* clock = nullptr;
   engine::Engine* engine = nullptr;
   LiveCalls* calls = nullptr;
-  Ticker* ticker = nullptr;
+  TickSource* ticker = nullptr;
+  TokenBudget* prompt_tokens = nullptr;                     // of jobs that a prefill worker has taken
+  absl::Duration queue_timeout = absl::InfiniteDuration();  // longest wait of a job before its first step
+  TaskRunner* tasks = nullptr;                              // copies KV into frames
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"
   std::string kernel_id;
-  std::string kv_address;  // where prefill workers reach the KvService; empty for a prefill worker
+  std::string kv_address;  // where senders reach the KvService; empty for a prefill worker
   int vocabulary = 0;
   std::vector<int32_t> eos_ids;         // the model's own end tokens
   const rpc::MutualTls* tls = nullptr;  // null: plaintext

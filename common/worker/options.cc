@@ -10,8 +10,8 @@
 #include "common/base/cpu_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/rpc/host_port.h"
 #include "common/rpc/options_flags.h"
-#include "common/rpc/server.h"
 
 namespace kvrelay::worker {
 namespace {
@@ -22,6 +22,7 @@ using rpc::AddFlag;
 struct RawValues {
   std::string kv_type = "f16", matmul = "native", isa = "auto", log_format = "text", log_level = "info";
   int step_budget_ms = 200;
+  int queue_timeout_ms = 30000;
   bool pin_threads = false;
 };
 
@@ -45,6 +46,10 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
       ->check(CLI::Range(1, 60000));
   AddFlag(app, "max-sessions", o.max_sessions, "most requests at a time; more are refused")
       ->check(CLI::Range(1, 65536));
+  AddFlag(app, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
+      ->check(CLI::Range(1, 3600000));
   rpc::AddTlsFlags(app, o.tls);
   AddFlag(app, "log-format", raw.log_format, "text, json");
   AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
@@ -69,6 +74,7 @@ absl::Status Interpret(const RawValues& raw, const std::string& role, WorkerOpti
     if (advertise.port == 0) return absl::InvalidArgumentError("--advertise needs the port that others can reach");
   }
   o.step_budget = absl::Milliseconds(raw.step_budget_ms);
+  o.queue_timeout = absl::Milliseconds(raw.queue_timeout_ms);
   if (o.threads == 0) o.threads = UsableCpus();
   if (raw.pin_threads) o.cpus = AllowedCpus();
   if (raw.pin_threads && o.cpus.size() < static_cast<size_t>(o.threads)) {

@@ -33,6 +33,8 @@ struct WorkerOptions {
   int prefill_chunk = 512;
   absl::Duration step_budget = absl::Milliseconds(200);
   int max_sessions = 256;
+  uint64_t queue_tokens = 1 << 16;                   // prompts of a prefill worker, beyond them it refuses
+  absl::Duration queue_timeout = absl::Seconds(30);  // of its jobs
   rpc::TlsOptions tls;
   kv::KvType kv_type = kv::KvType::kF16;
   kernels::MatmulBackend matmul = kernels::MatmulBackend::kNative;

@@ -12,6 +12,7 @@
 #include "common/observability/log.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
+#include "common/worker/task_thread.h"
 #include "common/worker/worker_service.h"
 #include "kvrelay/worker/v1/worker.grpc.pb.h"
 
@@ -117,10 +118,15 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, StartEngine(options, *loaded.model));
   LiveCalls calls;
   Ticker ticker;
+  TaskThread tasks;
+  TokenBudget prompt_tokens(options.queue_tokens);
   WorkerContext context;
   context.engine = engine.get();
   context.calls = &calls;
   context.ticker = &ticker;
+  context.tasks = &tasks;
+  context.prompt_tokens = &prompt_tokens;
+  context.queue_timeout = options.queue_timeout;
   context.tls = tls.get();
   FillContext(options, role, loaded, context);
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/host_port.h"
 
 namespace kvrelay::worker {
 namespace {
@@ -50,6 +51,10 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
   result.end_rule.max_tokens = spec.max_tokens();
   result.end_rule.min_tokens = spec.min_tokens();
   result.logprobs = static_cast<int>(spec.logprobs());
+  if (spec.priority() < -kMaxPriority || spec.priority() > kMaxPriority)
+    return absl::InvalidArgumentError(
+        absl::StrCat("priority is ", spec.priority(), ", it must be -", kMaxPriority, " to ", kMaxPriority));
+  result.priority = spec.priority();
   return result;
 }
 
@@ -57,6 +62,20 @@ absl::Status CheckHandoffId(const std::string& id) {
   if (id.size() == kHandoffIdBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("handoff_id has ", id.size(), " bytes, it must have ", kHandoffIdBytes));
+}
+
+absl::Status CheckInstance(const std::string& field, const std::string& instance) {
+  constexpr size_t kMaxBytes = 256;
+  if (!instance.empty() && instance.size() <= kMaxBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " has ", instance.size(), " bytes, it must have 1 to ", kMaxBytes));
+}
+
+absl::Status CheckKvTarget(const std::string& address, const std::string& instance) {
+  KV_RETURN_IF_ERROR(CheckInstance("decode_instance", instance));
+  KV_ASSIGN_OR_RETURN(const rpc::HostPort parsed, rpc::ParseHostPort(address));
+  if (parsed.port != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("kv_address has port 0");
 }
 
 }  // namespace kvrelay::worker

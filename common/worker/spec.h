@@ -16,6 +16,7 @@ namespace kvrelay::worker {
 inline constexpr int kMaxStopTokenIds = 64;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxCacheSaltBytes = 64;
+inline constexpr int kMaxPriority = 10;
 
 // INVALID_ARGUMENT naming the field, the value and the limit. Nothing is allocated by an unchecked number. `source` and
 // `stop_after_first` are for the caller to set; Engine::Reserve checks what depends on the engine.
@@ -24,5 +25,9 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
 // A handoff id is 16 bytes. It is never quoted: it is a right to write.
 inline constexpr int kHandoffIdBytes = 16;
 absl::Status CheckHandoffId(const std::string& id);
+// The name of a worker that a peer gives, 1 to 256 bytes.
+absl::Status CheckInstance(const std::string& field, const std::string& instance);
+// Where a peer asks to send KV: host:port with a port, and who is expected there.
+absl::Status CheckKvTarget(const std::string& address, const std::string& instance);
 
 }  // namespace kvrelay::worker

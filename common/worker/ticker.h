@@ -1,4 +1,4 @@
-// Calls its listeners every heartbeat interval, from one thread of its own.
+// Calls listeners every heartbeat interval; `Ticker` does it from one thread of its own.
 #pragma once
 
 #include <condition_variable>
@@ -21,13 +21,19 @@ class TickListener {
 };
 
 // Thread-safe.
-class Ticker {
+class TickSource {
+ public:
+  virtual ~TickSource() = default;
+  // Until the listener is gone. Ticks may still come while it goes.
+  virtual void Add(std::weak_ptr<TickListener> listener) = 0;
+};
+
+class Ticker final : public TickSource {
  public:
   explicit Ticker(absl::Duration interval = kHeartbeatInterval);
-  ~Ticker();
+  ~Ticker() override;
 
-  // Until the listener is gone. Ticks may still come on the ticker's thread while it goes.
-  void Add(std::weak_ptr<TickListener> listener);
+  void Add(std::weak_ptr<TickListener> listener) override;
 
  private:
   void Loop();

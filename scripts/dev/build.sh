@@ -1,6 +1,6 @@
 # ./dev build: compiles everything
 #
-# usage: ./dev build [--preset release|dev|asan|tsan|analyze] [TARGET...]
+# usage: ./dev build [--preset release|dev|asan|tsan|analyze|fuzz] [TARGET...]
 #
 # Compiles into build/ (preset release, the default) or build-PRESET/. Without a TARGET, everything. Programs land in
 # bin/ of that directory. Runs as many compilers as there are CPUs and as memory allows (1.5 GB each).

@@ -26,6 +26,19 @@ as_root() {
   if [[ $(id -u) == 0 ]]; then "$@"; elif have sudo; then sudo "$@"; else die "this needs root: $*"; fi
 }
 
+# install_missing PACKAGE...: installs those Debian packages that are not there.
+install_missing() {
+  local package missing=()
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done
+  ((${#missing[@]} > 0)) || return 0
+  have apt-get || die "this is no Debian; install what corresponds to: ${missing[*]}"
+  say "installing packages: ${missing[*]}"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
 # want_value OPTION COUNT: an option's value must follow.
 want_value() { [[ $2 -ge 2 ]] || die "$1 needs a value"; }
 

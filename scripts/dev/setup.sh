@@ -21,25 +21,11 @@ cargo_is_new() {
     [[ $(printf '%s\n' 1.85 "$version" | sort -V | head -n 1) == 1.85 ]]
 }
 
-missing_packages() {
-  local package
-  for package in "$@"; do
-    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
-  done
-}
-
 install_packages() {
-  local wanted missing
-  wanted=$PACKAGES
+  local wanted=$PACKAGES
   cargo_is_new || wanted="$wanted $RUST_PACKAGES"
   # shellcheck disable=SC2086 # a list of words
-  missing=$(missing_packages $wanted | xargs)
-  [[ -n $missing ]] || return 0
-  have apt-get || die "this is no Debian; install what corresponds to: $missing"
-  say "installing packages: $missing"
-  as_root apt-get update -qq
-  # shellcheck disable=SC2086
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+  install_missing $wanted
   cargo_is_new || die "cargo is still older than 1.85: $(cargo --version 2>&1)"
 }
 

@@ -154,13 +154,6 @@ TEST_F(AppTest, ExitCodesFollowTheStatus) {
   }
 }
 
-TEST_F(AppTest, StreamLostHalfwayTellsHowMuchCame) {
-  const Result result = Run({"generate", "lost"});
-  EXPECT_EQ(result.code, kExitUnavailable);
-  EXPECT_EQ(result.out, "ABC\n");
-  EXPECT_THAT(result.err, HasSubstr("UNAVAILABLE after 3 tokens had arrived: the connection was lost"));
-}
-
 TEST_F(AppTest, StreamWithoutFinishedIsNotASuccess) {
   const Result result = Run({"generate", "unfinished"});
   EXPECT_EQ(result.code, kExitOther);

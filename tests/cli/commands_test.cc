@@ -137,7 +137,7 @@ TEST(WaitWithoutService, TellsThatTheRouterIsMissing) {
 
 TEST_F(CommandsTest, ChatKeepsTheConversation) {
   const Result result =
-      Run({"chat", "--system=s", "--max-tokens=2"}, "one\n\n/set temperature 0.5\ntwo\n/stats\n/exit\nlost\n");
+      Run({"chat", "--system=s", "--max-tokens=2"}, "one\n\n/set temperature 0.5\ntwo\n/stats\n/exit\nthree\n");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "AB\nAB\n");
   ASSERT_EQ(service_.requests().size(), 2u) << "nothing after /exit";

@@ -19,7 +19,7 @@ class ConnectionTest : public ::testing::Test {
     return path_;
   }
   static std::string Refusal(const std::string& address, const Options& options) {
-    const auto connection = ResolveConnection(address, options);
+    const auto connection = ResolveConnection({address}, options);
     EXPECT_FALSE(connection.ok());
     return std::string(connection.status().message());
   }
@@ -28,7 +28,7 @@ class ConnectionTest : public ::testing::Test {
 };
 
 TEST_F(ConnectionTest, PlaintextWithoutOptions) {
-  const auto connection = ResolveConnection("router:1", {});
+  const auto connection = ResolveConnection({"router:1"}, {});
   ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_FALSE(connection->tls);
   EXPECT_EQ(connection->token, "");
@@ -38,7 +38,7 @@ TEST_F(ConnectionTest, TheTokenIsTheFileWithoutItsNewline) {
   Options options;
   options.token_file = TokenFile("s3cret\n");
   for (const char* local : {"127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/router"}) {
-    const auto connection = ResolveConnection(local, options);
+    const auto connection = ResolveConnection({local}, options);
     ASSERT_TRUE(connection.ok()) << connection.status();
     EXPECT_EQ(connection->token, "s3cret");
   }
@@ -49,6 +49,8 @@ TEST_F(ConnectionTest, NoTokenInTheClearToOtherMachines) {
   options.token_file = TokenFile("s3cret");
   for (const char* other : {"router:1", "10.0.0.1:1", "127.0.0.1.example:1", "dns:///localhost.example:1"}) {
     EXPECT_THAT(Refusal(other, options), HasSubstr("without TLS")) << other;
+    const auto one_of_two = ResolveConnection({"127.0.0.1:1", other}, options);
+    EXPECT_THAT(std::string(one_of_two.status().message()), HasSubstr(other));
   }
 }
 

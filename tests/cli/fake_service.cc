@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/text/stream_decoder.h"
 
 namespace kvrelay::cli {
 namespace {
@@ -33,12 +34,12 @@ std::vector<uint32_t> PromptIds(const v1::GenerateRequest& request) {
 
 std::string Piece(uint32_t id) { return id < 128 ? std::string(1, static_cast<char>(id)) : "\xEF\xBF\xBD"; }
 
-v1::GenerateResponse TokenEvent(uint32_t index, uint32_t id, uint32_t logprobs) {
+v1::GenerateResponse TokenEvent(uint32_t index, uint32_t id, const std::string& text, uint32_t logprobs) {
   v1::GenerateResponse response;
   v1::Token* token = response.mutable_token();
   token->set_index(index);
   token->set_id(id);
-  token->set_text(Piece(id));
+  token->set_text(text);
   if (logprobs > 0) token->set_logprob(kLogprobs[index % std::size(kLogprobs)]);
   for (uint32_t i = 0; i < logprobs; ++i) {
     v1::TokenLogprob* top = token->add_top();
@@ -68,6 +69,31 @@ v1::RunTrace Run(uint32_t index, uint32_t prompt, uint32_t id, v1::Execution exe
   run.mutable_duration()->set_nanos((no_cache ? 40'000'000 : 12'340'000) + static_cast<int>(index) * 1'000'000);
   if (index == 0 && execution == v1::EXECUTION_SPLIT) run.set_bytes_shipped(23040 * uint64_t{prompt});
   return run;
+}
+
+v1::Execution ExecutionOf(const v1::GenerateRequest& request) {
+  return request.execution() == v1::EXECUTION_UNSPECIFIED ? v1::EXECUTION_SPLIT : request.execution();
+}
+
+std::string Said(const v1::GenerateRequest& request) {
+  const std::string text = PromptText(request);
+  return absl::StartsWith(text, "say:") ? text.substr(4) : "";
+}
+
+v1::GenerateResponse StartedEvent(const v1::GenerateRequest& request, const std::vector<uint32_t>& prompt) {
+  v1::GenerateResponse response;
+  v1::Started* started = response.mutable_started();
+  const uint64_t seed = request.sampling().has_seed() ? request.sampling().seed() : kDrawnSeed;
+  started->set_request_id(request.request_id());
+  started->set_seed(request.has_resume() ? request.resume().seed() : seed);
+  const v1::Execution execution = ExecutionOf(request);
+  started->mutable_placement()->set_execution(execution);
+  started->mutable_placement()->set_prefill_instance(execution == v1::EXECUTION_SPLIT ? "prefill-1" : "decode-1");
+  started->mutable_placement()->set_decode_instance("decode-1");
+  started->mutable_placement()->set_reason("asked for");
+  started->set_prompt_tokens(static_cast<uint32_t>(prompt.size()));
+  if (request.trace()) started->mutable_prompt_token_ids()->Add(prompt.begin(), prompt.end());
+  return response;
 }
 
 v1::GenerateResponse FinishedEvent(uint32_t prompt, uint32_t tokens, v1::Execution execution) {
@@ -103,18 +129,39 @@ std::vector<v1::GenerateRequest> FakeService::requests() const {
   return requests_;
 }
 
+std::vector<std::string> FakeService::authorizations() const {
+  absl::MutexLock lock(&mutex_);
+  return authorizations_;
+}
+
 void FakeService::SetStatus(const v1::GetStatusResponse& status) {
   absl::MutexLock lock(&mutex_);
   status_ = status;
 }
 
-// Prompts: "fail:N" is refused with status N, "lost" breaks off after three tokens with UNAVAILABLE, "unfinished"
-// ends well without `finished`, "hang" sends two tokens and waits for the client to cancel, "flood" sends tokens until
-// the client cancels. All others are answered with max_tokens tokens (default 4).
+void FakeService::BreakAfter(size_t events, grpc::StatusCode code) {
+  absl::MutexLock lock(&mutex_);
+  breaks_.push_back({events, code});
+}
+
+FakeService::Break FakeService::NextBreak() {
+  absl::MutexLock lock(&mutex_);
+  if (breaks_.empty()) return {};
+  const Break next = breaks_.front();
+  breaks_.pop_front();
+  return next;
+}
+
+// Prompts: "fail:N" is refused with status N, "unfinished" ends well without `finished`, "hang" sends two tokens and
+// waits for the client to cancel, "flood" sends tokens until the client cancels. All others are answered with
+// max_tokens tokens (default 4; what is to be said, if that is less).
 grpc::Status FakeService::Generate(grpc::ServerContext* context, const v1::GenerateRequest* request, Writer* writer) {
   {
     absl::MutexLock lock(&mutex_);
     requests_.push_back(*request);
+    const auto sent = context->client_metadata().find("authorization");
+    const bool none = sent == context->client_metadata().end();
+    authorizations_.push_back(none ? "" : std::string(sent->second.data(), sent->second.size()));
   }
   const std::string text = PromptText(*request);
   int code = 0;
@@ -126,55 +173,62 @@ grpc::Status FakeService::Generate(grpc::ServerContext* context, const v1::Gener
   }
   if (text == "hang" || absl::EndsWith(text, "<user>hang")) return StreamUntilCancelled(2, context, writer);
   if (text == "flood") return StreamUntilCancelled(UINT32_MAX, context, writer);
-  if (text == "lost") {
-    for (uint32_t i = 0; i < 3; ++i) writer->Write(TokenEvent(i, 'A' + i, 0));
-    return {grpc::StatusCode::UNAVAILABLE, "the connection was lost"};
+  const Break next = NextBreak();
+  size_t sent = 0;
+  for (const v1::GenerateResponse& event : Events(*request)) {
+    if (sent++ == next.events) break;
+    writer->Write(event);
   }
-  Stream(*request, PromptIds(*request), writer);
-  return grpc::Status::OK;
+  return next.events == SIZE_MAX ? grpc::Status::OK : grpc::Status(next.code, "the connection was lost");
 }
 
-void FakeService::Stream(const v1::GenerateRequest& request, const std::vector<uint32_t>& prompt, Writer* writer) {
-  const uint32_t tokens = request.has_max_tokens() ? request.max_tokens() : 4;
+uint32_t FakeService::TokenId(const v1::GenerateRequest& request, uint32_t index) const {
+  const bool other = break_tokens_ || (break_no_cache_ && request.execution() == v1::EXECUTION_NO_CACHE);
+  if (other && index == 1) return 'z';
+  const std::string said = Said(request);
+  return said.empty() ? 'A' + index : static_cast<unsigned char>(said[index]);
+}
+
+std::vector<v1::GenerateResponse> FakeService::Events(const v1::GenerateRequest& request) const {
+  const std::vector<uint32_t> prompt = PromptIds(request);
   const auto prompt_tokens = static_cast<uint32_t>(prompt.size());
-  const v1::Execution execution =
-      request.execution() == v1::EXECUTION_UNSPECIFIED ? v1::EXECUTION_SPLIT : request.execution();
-  v1::GenerateResponse response;
-  v1::Started* started = response.mutable_started();
-  started->set_request_id(request.request_id());
-  started->set_seed(request.sampling().has_seed() ? request.sampling().seed() : kDrawnSeed);
-  started->mutable_placement()->set_execution(execution);
-  started->mutable_placement()->set_prefill_instance(execution == v1::EXECUTION_SPLIT ? "prefill-1" : "decode-1");
-  started->mutable_placement()->set_decode_instance("decode-1");
-  started->mutable_placement()->set_reason("asked for");
-  started->set_prompt_tokens(prompt_tokens);
-  if (request.trace()) started->mutable_prompt_token_ids()->Add(prompt.begin(), prompt.end());
-  writer->Write(response);
+  const v1::Execution execution = ExecutionOf(request);
+  const size_t said = Said(request).size();
+  uint32_t tokens = request.has_max_tokens() ? request.max_tokens() : 4;
+  if (said > 0) tokens = std::min(request.has_max_tokens() ? tokens : UINT32_MAX, static_cast<uint32_t>(said));
+  std::vector<v1::GenerateResponse> events = {StartedEvent(request, prompt)};
+  text::StreamDecoder decoder({request.stop().begin(), request.stop().end()});
+  for (const uint32_t id : request.resume().token_ids()) decoder.Add(std::string(1, static_cast<char>(id)));
   v1::PositionAccounting positions;
   positions.set_prompt(prompt_tokens);
-  for (uint32_t i = 0; i < tokens; ++i) {
-    const bool other = break_no_cache_ && execution == v1::EXECUTION_NO_CACHE && i == 1;
-    const uint32_t id = other ? 'z' : 'A' + i;
+  bool stopped = false;
+  for (auto i = static_cast<uint32_t>(request.resume().token_ids_size()); i < tokens && !stopped; ++i) {
+    const uint32_t id = TokenId(request, i);
     const v1::RunTrace run = Run(i, prompt_tokens, id, execution);
     positions.set_computed(positions.computed() + run.computed() + run.recomputed());
     positions.set_recomputed(positions.recomputed() + run.recomputed());
     positions.set_kv_ready(run.kv_ready());
     positions.set_selected(i + 1);
-    response = TokenEvent(i, id, request.logprobs());
-    *response.mutable_positions() = positions;
-    writer->Write(response);
+    const text::StreamDecoder::Piece piece = decoder.Add(std::string(1, static_cast<char>(id)));
+    stopped = piece.stopped;
+    v1::GenerateResponse& token = events.emplace_back(TokenEvent(i, id, piece.text, request.logprobs()));
+    *token.mutable_positions() = positions;
     if (!request.trace()) continue;
-    response.Clear();
-    *response.mutable_run() = run;
-    *response.mutable_positions() = positions;
-    writer->Write(response);
+    v1::GenerateResponse& traced = events.emplace_back();
+    *traced.mutable_run() = run;
+    *traced.mutable_positions() = positions;
   }
-  if (PromptText(request) != "unfinished") writer->Write(FinishedEvent(prompt_tokens, tokens, execution));
+  if (PromptText(request) == "unfinished") return events;
+  events.push_back(FinishedEvent(prompt_tokens, tokens, execution));
+  if (!stopped) events.back().mutable_finished()->set_text(decoder.Flush());
+  return events;
 }
 
 grpc::Status FakeService::StreamUntilCancelled(uint32_t tokens, grpc::ServerContext* context, Writer* writer) {
+  writer->Write(StartedEvent(v1::GenerateRequest(), {'p'}));
   for (uint32_t i = 0; i < tokens && !context->IsCancelled(); ++i) {
-    if (!writer->Write(TokenEvent(i, 'A' + i % 26, 0))) break;
+    const uint32_t id = 'A' + i % 26;
+    if (!writer->Write(TokenEvent(i, id, Piece(id), 0))) break;
   }
   while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
   ++cancelled_;

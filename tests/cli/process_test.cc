@@ -164,6 +164,16 @@ TEST_F(ProcessTest, CtrlCWithoutACallEndsTheProgram) {
   EXPECT_EQ(process.Wait(), 130);
 }
 
+TEST_F(ProcessTest, CtrlCWhileAStreamWaitsForARouterIsACancel) {
+  for (int i = 0; i < 20; ++i) service_.BreakAfter(i == 0 ? 3 : 0);
+  Process process({"generate", "abc", Address()});
+  EXPECT_EQ(process.ReadUntil("AB"), "AB");
+  absl::SleepFor(absl::Milliseconds(300));
+  process.Interrupt();
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_THAT(process.ReadError(), HasSubstr("cancelled after 2 tokens"));
+}
+
 TEST_F(ProcessTest, CtrlCInChatCancelsOnlyTheAnswer) {
   Process process({"chat", Address()});
   process.Write("hang\n");
@@ -245,6 +255,13 @@ TEST_F(ProcessTest, AddressFromTheEnvironmentOrTheEndpointsFile) {
   Process from_file({"detokenize", "72"}, directory);
   EXPECT_EQ(from_file.ReadUntil("\n"), "H\n");
   EXPECT_EQ(from_file.Wait(), 0);
+
+  std::ofstream(directory / ".run/endpoints.json")
+      << R"({"grpc": "127.0.0.1:1", "processes": [{"role": "decode", "address": "127.0.0.1:2"},)"
+      << R"({"role": "router", "address": ")" << service_.address() << R"("}]})";
+  Process second_router({"detokenize", "72"}, directory);
+  EXPECT_EQ(second_router.ReadUntil("\n"), "H\n") << "of a service with two routers, the first dead";
+  EXPECT_EQ(second_router.Wait(), 0);
 
   Process environment_wins({"detokenize", "72"}, directory, {"KVRELAY_ADDRESS=127.0.0.1:1"});
   EXPECT_EQ(environment_wins.Wait(), 4);

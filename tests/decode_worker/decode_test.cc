@@ -203,7 +203,7 @@ TEST(DecodeTest, CommandsOutOfOrder) {
   EXPECT_EQ(status_of({finish}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status_of({reserve, reserve}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status_of({reserve, attempt}), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status_of({reserve, move}), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(status_of({reserve, move}), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_TRUE(worker.engine().WaitUntilFree());
 }
 

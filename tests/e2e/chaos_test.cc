@@ -7,7 +7,7 @@ namespace kvrelay::e2e {
 namespace {
 
 TEST(Chaos, EveryStreamIsThatOfAnUndisturbedRun) {
-  const auto report = RunChaos({.streams = 4, .duration = absl::Seconds(15)});
+  const auto report = RunChaos({.streams = 8, .duration = absl::Seconds(12)});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GT(report->streams, 0);
   EXPECT_FALSE(report->faults.empty());

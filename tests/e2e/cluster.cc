@@ -23,7 +23,7 @@ std::string ModelPath() {
   return "";
 }
 
-Cluster::Cluster() : credentials_(grpc::InsecureChannelCredentials()) {
+Cluster::Cluster(Links links) : links_(links), credentials_(grpc::InsecureChannelCredentials()) {
   std::string pattern = absl::StrCat(::testing::TempDir(), "/kvrelay-e2e-XXXXXX");
   const char* made = mkdtemp(pattern.data());
   EXPECT_NE(made, nullptr) << "no directory like " << pattern;
@@ -47,37 +47,54 @@ absl::Status Cluster::StartMember(const std::string& role, const std::string& na
   KV_ASSIGN_OR_RETURN(std::unique_ptr<Process> process,
                       Process::Start("kvrelay-" + role, all, absl::StrCat(directory_, "/", name, ".log")));
   Member& member = members_[name];
-  member = {std::move(process), role, "", std::move(arguments)};
+  member.process = std::move(process);
+  std::string address;
   WaitUntil([&] {
-    std::ifstream(port_file) >> member.address;
-    return !member.address.empty() || !member.process->Running();
+    std::ifstream(port_file) >> address;
+    return !address.empty() || !member.process->Running();
   });
-  if (!member.address.empty()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(name, " does not listen: ", member.process->Log()));
+  if (address.empty()) return absl::UnavailableError(absl::StrCat(name, " does not listen: ", member.process->Log()));
+  if (!member.address.empty()) return absl::OkStatus();  // restarted: all is as it was, and others may read it
+  member.role = role;
+  member.address = address;
+  member.arguments = std::move(arguments);
+  return absl::OkStatus();
 }
 
-absl::Status Cluster::Restart(const std::string& name) {
+absl::Status Cluster::Restart(const std::string& name, int signal) {
   Member& member = members_.at(name);
-  if (member.process->Running()) member.process->Signal(SIGKILL);
+  if (member.process->Running()) member.process->Signal(signal);
   KV_RETURN_IF_ERROR(member.process->Wait().status());
   return StartMember(member.role, name, member.arguments, std::string(member.address));
 }
 
 absl::Status Cluster::StartWorker(const std::string& role, const std::string& name, std::vector<std::string> extra) {
-  std::vector<std::string> arguments = {"--threads", "1", "--kv-pool-mib", "256"};
-  if (std::find(extra.begin(), extra.end(), "--model") == extra.end()) {
-    arguments.insert(arguments.end(), {"--model", ModelPath()});
+  std::vector<std::string> arguments;
+  const std::pair<std::string, std::string> usual[] = {
+      {"--threads", "1"}, {"--kv-pool-mib", "256"}, {"--model", ModelPath()}};
+  for (const auto& [flag, value] : usual) {
+    if (std::find(extra.begin(), extra.end(), flag) == extra.end()) arguments.insert(arguments.end(), {flag, value});
   }
   arguments.insert(arguments.end(), extra.begin(), extra.end());
   arguments.insert(arguments.end(), flags_[role].begin(), flags_[role].end());
-  return StartMember(role, name, arguments);
+  if (links_ == Links::kDirect) return StartMember(role, name, arguments);
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<Proxy> link, Proxy::Start());
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<Proxy> kv_link, Proxy::Start());
+  if (role == "decode") arguments.insert(arguments.end(), {"--advertise", kv_link->address()});
+  KV_RETURN_IF_ERROR(StartMember(role, name, arguments));
+  Member& member = members_.at(name);
+  for (Proxy* proxy : {link.get(), kv_link.get()}) proxy->SetTarget(member.address);
+  member.link = std::move(link);
+  member.kv_link = std::move(kv_link);
+  return absl::OkStatus();
 }
 
 absl::Status Cluster::StartRouter(const std::string& name) {
   std::vector<std::string> arguments = {"--model", ModelPath()};
   arguments.insert(arguments.end(), flags_["router"].begin(), flags_["router"].end());
   for (const auto& [worker, member] : members_) {
-    if (member.role != "router") arguments.insert(arguments.end(), {"--" + member.role, member.address});
+    if (member.role == "router") continue;
+    arguments.insert(arguments.end(), {"--" + member.role, member.link ? member.link->address() : member.address});
   }
   KV_RETURN_IF_ERROR(StartMember("router", name, arguments));
   router_ = name;
@@ -128,13 +145,32 @@ Process& Cluster::process(const std::string& name) { return *members_.at(name).p
 
 const std::string& Cluster::address(const std::string& name) const { return members_.at(name).address; }
 
-absl::StatusOr<v1::GetStatusResponse> Cluster::Status() {
+std::vector<std::string> Cluster::names(const std::string& role) const {
+  std::vector<std::string> names;
+  for (const auto& [name, member] : members_) {
+    if (member.role == role) names.push_back(name);
+  }
+  return names;
+}
+
+namespace {
+
+absl::StatusOr<v1::GetStatusResponse> AskStatus(v1::GenerationService::Stub& stub, absl::Duration patience) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  context.set_deadline(gpr_time_from_millis(absl::ToInt64Milliseconds(patience), GPR_TIMESPAN));
   v1::GetStatusResponse response;
-  const grpc::Status status = stub_->GetStatus(&context, v1::GetStatusRequest(), &response);
+  const grpc::Status status = stub.GetStatus(&context, v1::GetStatusRequest(), &response);
   if (!status.ok()) return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   return response;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::GetStatusResponse> Cluster::Status() { return AskStatus(*stub_, absl::Seconds(10)); }
+
+absl::StatusOr<v1::GetStatusResponse> Cluster::StatusOf(const std::string& router, absl::Duration patience) {
+  const auto stub = v1::GenerationService::NewStub(grpc::CreateChannel(address(router), credentials_));
+  return AskStatus(*stub, patience);
 }
 
 bool Cluster::WaitForWorkers(const std::function<bool(const v1::WorkerStatus&)>& condition) {

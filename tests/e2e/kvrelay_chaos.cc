@@ -7,8 +7,7 @@
 int main(int argc, char** argv) {
   kvrelay::e2e::ChaosOptions options;
   double minutes = 10;
-  CLI::App app(
-      "Kills and suspends workers and routers under streams, and compares every stream with an undisturbed run");
+  CLI::App app("Strikes workers, routers and links under streams, and compares every stream with an undisturbed run");
   app.add_option("--minutes", minutes, "how long")->capture_default_str()->check(CLI::Range(0.1, 1e5));
   app.add_option("--streams", options.streams, "clients at a time")->capture_default_str()->check(CLI::Range(1, 256));
   app.add_option("--seed", options.seed, "of the choice of faults")->capture_default_str();

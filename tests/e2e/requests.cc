@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
-#include "absl/time/clock.h"
-#include "common/base/clock.h"
+#include "cli/client.h"
 
 namespace kvrelay::e2e {
 namespace {
@@ -43,57 +43,57 @@ v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens)
   return request;
 }
 
-namespace {
+void Stream::Add(const v1::GenerateResponse& response) {
+  positions.push_back(response.positions());
+  if (response.has_started()) started = response.started();
+  if (response.has_run()) runs.push_back(response.run());
+  if (response.has_token()) {
+    tokens.push_back(response.token());
+    text += response.token().text();
+  }
+  if (response.has_finished()) {
+    finished = response.finished();
+    text += response.finished().text();
+  }
+}
 
-// Adds what comes to `stream`.
-void Read(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event,
-          Stream& stream) {
+Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event) {
+  Stream stream;
   grpc::ClientContext context;
   const auto reader = stub.Generate(&context, request);
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
-    stream.positions.push_back(response.positions());
-    if (response.has_started()) stream.started = response.started();
-    if (response.has_run()) stream.runs.push_back(response.run());
-    if (response.has_token()) {
-      stream.tokens.push_back(response.token());
-      stream.text += response.token().text();
-    }
-    if (response.has_finished()) {
-      stream.finished = response.finished();
-      stream.text += response.finished().text();
-    }
+    stream.Add(response);
     after_event(stream);
   }
   stream.status = reader->Finish();
-}
-
-}  // namespace
-
-Stream Generate(v1::GenerationService::Stub& stub, const v1::GenerateRequest& request, const AfterEvent& after_event) {
-  Stream stream;
-  Read(stub, request, after_event, stream);
   return stream;
 }
 
-Stream GenerateResuming(absl::Span<v1::GenerationService::Stub* const> routers, const v1::GenerateRequest& request,
-                        absl::Duration patience, const AfterEvent& after_event, int* resumed) {
-  const absl::Duration give_up = Clock::Real()->Now() + patience;
+Stream GenerateResuming(const std::vector<std::string>& routers, const v1::GenerateRequest& request,
+                        const AfterEvent& after_event, uint32_t* resumes) {
   Stream stream;
-  for (size_t attempt = 0;; ++attempt) {
-    v1::GenerateRequest next = request;
-    if (!stream.tokens.empty()) {
-      ++*resumed;
-      next.mutable_resume()->set_seed(stream.started.seed());
-      for (const uint32_t id : stream.ids()) next.mutable_resume()->add_token_ids(id);
-    }
-    Read(*routers[attempt % routers.size()], next, after_event, stream);
-    const grpc::StatusCode code = stream.status.error_code();
-    const bool again = code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::RESOURCE_EXHAUSTED;
-    if (again && stream.tokens.size() == request.max_tokens()) stream.status = grpc::Status::OK;
-    if (!again || stream.status.ok() || Clock::Real()->Now() >= give_up) return stream;
-    absl::SleepFor(absl::Milliseconds(50));
-  }
+  cli::Interrupt nobody;
+  cli::Client client({.addresses = routers}, /*deadline_ms=*/0, &nobody);
+  const cli::CallEnd end = client.Generate(request, [&](const v1::GenerateResponse& response) {
+    stream.Add(response);
+    after_event(stream);
+    return true;
+  });
+  stream.status = end.status;
+  if (resumes != nullptr) *resumes = end.resumes;
+  return stream;
+}
+
+bool SameOutput(const Stream& a, const Stream& b) {
+  const auto same_token = [](const v1::Token& x, const v1::Token& y) {
+    return x.SerializeAsString() == y.SerializeAsString();
+  };
+  return a.text == b.text &&
+         std::equal(a.tokens.begin(), a.tokens.end(), b.tokens.begin(), b.tokens.end(), same_token) &&
+         a.finished.reason() == b.finished.reason() && a.finished.stop() == b.finished.stop() &&
+         a.finished.has_stop_token_id() == b.finished.has_stop_token_id() &&
+         a.finished.stop_token_id() == b.finished.stop_token_id();
 }
 
 void ExpectSound(const Stream& stream) {

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
 
 namespace kvrelay::e2e {
@@ -23,6 +21,7 @@ struct Stream {
   v1::Finished finished;
   std::string text;
 
+  void Add(const v1::GenerateResponse& response);
   std::vector<uint32_t> ids() const;
   // The accounting of the worker of that role; all zeros if it did not take part.
   v1::PositionAccounting worker(v1::WorkerRole role) const;
@@ -39,11 +38,13 @@ Stream Generate(
     v1::GenerationService::Stub& stub, const v1::GenerateRequest& request,
     const AfterEvent& after_event = [](const Stream&) {});
 
-// The same through any of the routers: when one goes away, the stream resumes at the next with what has arrived.
-// Refusals for want of room are repeated. Gives up after `patience`. If all max_tokens tokens arrived and only the end
-// is missing, the status is OK and `finished` is empty.
-Stream GenerateResuming(absl::Span<v1::GenerationService::Stub* const> routers, const v1::GenerateRequest& request,
-                        absl::Duration patience, const AfterEvent& after_event, int* resumed);
+// The same by the client's library, which goes on at the next of `routers` when one goes away. `resumes`, if not null,
+// is set to how often it did.
+Stream GenerateResuming(const std::vector<std::string>& routers, const v1::GenerateRequest& request,
+                        const AfterEvent& after_event, uint32_t* resumes);
+
+// Whether text, tokens with their log-probabilities, and the way it ended are equal byte for byte.
+bool SameOutput(const Stream& a, const Stream& b);
 
 // Checks on every stream that ended well: order and number of events, and the equations of PositionAccounting.
 void ExpectSound(const Stream& stream);

@@ -29,7 +29,7 @@ constexpr char kPrompt[] = "The capital of France is";
 
 using Credentials = std::shared_ptr<grpc::ChannelCredentials>;
 
-// One prefill worker, one decode worker and a router that asks for tokens; certificates of one CA.
+// One prefill worker, two decode workers and a router that asks for tokens; certificates of one CA.
 class SecureService {
  public:
   SecureService() {
@@ -46,7 +46,7 @@ class SecureService {
       cluster.SetFlags(role, std::move(flags));
     }
     cluster.SetCredentials(WithToken(kAlice));
-    started = cluster.StartAll(1, 1);
+    started = cluster.StartAll(1, 2);
   }
 
   // A certificate of `role` with that common name, in place of the one it has.
@@ -260,7 +260,8 @@ TEST_F(SecurityTest, TheClientProgram) {
   const std::string log = service().Path("client.log");
   const auto run = [&](std::vector<std::string> flags) {
     std::filesystem::remove(log);
-    flags.insert(flags.begin(), {"status", "--address", cluster().address()});
+    flags.insert(flags.begin(),
+                 {"status", "--address", "127.0.0.1:1," + cluster().address()});  // nobody is at the first
     const auto process = Process::Start("kvrelay", flags, log);
     EXPECT_TRUE(process.ok()) << process.status();
     const int exit = (*process)->Wait().value();
@@ -279,6 +280,26 @@ TEST_F(SecurityTest, TheClientProgram) {
   const auto missing = run({"--tls-ca", service().Path("missing")});
   EXPECT_EQ(missing.first, 2);
   EXPECT_THAT(missing.second, HasSubstr("No such file"));
+}
+
+TEST_F(SecurityTest, AStreamMovesBetweenDecodeWorkers) {
+  v1::GenerateRequest request = TextRequest("Once upon a time", 200);
+  request.set_ignore_eos(true);
+  request.set_execution(v1::EXECUTION_SPLIT);
+  std::string left;
+  const Stream moved = Generate(cluster().stub(), request, [&](const Stream& stream) {
+    if (stream.tokens.size() < 20 || !left.empty()) return;
+    left = stream.started.placement().decode_instance();
+    cluster().process(left).Signal(SIGTERM);
+  });
+  ExpectSound(moved);
+  EXPECT_EQ(moved.finished.moves(), 1u);
+  EXPECT_EQ(moved.finished.replans(), 0u);
+  EXPECT_EQ(moved.positions.back().recomputed(), 0u);
+  ExpectSameBits(moved, Generate(cluster().stub(), request));
+  EXPECT_EQ(cluster().process(left).Wait().value(), 0);
+  ASSERT_EQ(cluster().Restart(left), absl::OkStatus());
+  ASSERT_EQ(cluster().WaitReady(), absl::OkStatus());
 }
 
 // Common name of the certificate that a new connection to the router is shown.

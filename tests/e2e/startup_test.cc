@@ -109,22 +109,14 @@ TEST(Startup, StopIsOrderly) {
   EXPECT_EQ(cluster.Stop(), absl::OkStatus()) << cluster.Logs();
 }
 
-// The router goes first while a stream runs: the client learns how far it came, and the workers are left clean.
-TEST(RouterKilled, ClientEndsWithUnavailableAndWorkersAreFreed) {
+TEST(Startup, KvPoolThatCannotBeHad) {
   Cluster cluster;
-  ASSERT_EQ(cluster.StartAll(1, 1), absl::OkStatus());
-  const auto client = Process::Start("kvrelay",
-                                     {"generate", "--address", cluster.address(), "--max-tokens", "8000",
-                                      "--ignore-eos", "--json", "Once upon a time"},
-                                     cluster.directory() + "/client.log");
-  ASSERT_TRUE(client.ok()) << client.status();
-  ASSERT_TRUE(WaitUntil([&] { return (*client)->Log().find("\"index\":3") != std::string::npos; }));
-  cluster.process("router-1").Signal(SIGKILL);
-  EXPECT_EQ((*client)->Wait().value(), 4) << (*client)->Log();
-  EXPECT_THAT((*client)->Log(), HasSubstr("tokens had arrived"));
-  ASSERT_EQ(cluster.StartRouter("router-2"), absl::OkStatus());
-  ASSERT_EQ(cluster.WaitReady(), absl::OkStatus());
-  EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Describe();
+  const std::string small = cluster.directory() + "/small.gguf";
+  testing::WriteTinyModel({}, small);
+  for (const char* role : {"prefill", "decode"}) {
+    ExpectRefusal(cluster.directory(), role, {"--model", small, "--listen", "127.0.0.1:0", "--kv-pool-mib", "1000000"},
+                  "1000000 MiB");
+  }
 }
 
 }  // namespace

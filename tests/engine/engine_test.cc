@@ -188,6 +188,54 @@ TEST(Engine, FinishIsNoError) {
   EXPECT_EQ(recorder->reason, sampling::EndReason::kFinishedByRouter);
 }
 
+// Notices when its session is held.
+class Holder : public Recorder {
+ public:
+  void OnHeld() override { held.Notify(); }
+  absl::Notification held;
+};
+
+TEST(Engine, AHeldSessionRestsAndGoesOnWithTheSameTokens) {
+  auto engine = MakeEngine();
+  const auto undisturbed = RunToEnd(*engine, Spec(5, 400));
+  auto recorder = std::make_shared<Holder>();
+  auto session = engine->Reserve(Spec(5, 400));
+  ASSERT_TRUE(session.ok());
+  engine->Start(*session, recorder);
+  recorder->first.WaitForNotification();
+  engine->Hold(*session);
+  recorder->held.WaitForNotification();
+  const auto count = [&] {
+    absl::MutexLock lock(&recorder->mutex);
+    return recorder->tokens.size();
+  };
+  const size_t before = count();
+  ASSERT_LT(before, 400u) << "held too late to tell anything";
+  RunToEnd(*engine, Spec(9, 20));  // others do not wait
+  const int beats = recorder->beats;
+  while (recorder->beats < beats + 2) absl::SleepFor(absl::Milliseconds(10));  // and it lives
+  EXPECT_EQ(count(), before);
+  EXPECT_EQ((*session)->cache()->kv_ready(), static_cast<int>(5 + before - 1));
+  engine->Resume(*session);
+  recorder->done.WaitForNotification();
+  EXPECT_EQ(recorder->Ids(), undisturbed->Ids());
+}
+
+TEST(Engine, AHeldSessionCanBeStopped) {
+  auto engine = MakeEngine();
+  auto recorder = std::make_shared<Holder>();
+  auto session = engine->Reserve(Spec(5, 1000));
+  ASSERT_TRUE(session.ok());
+  engine->Start(*session, recorder);
+  engine->Hold(*session);
+  recorder->held.WaitForNotification();
+  engine->Stop(*session, sampling::EndReason::kFinishedByRouter);
+  recorder->done.WaitForNotification();
+  EXPECT_TRUE(recorder->status.ok());
+  engine->Hold(*session);  // too late does no harm
+  engine->Resume(*session);
+}
+
 TEST(Engine, EngineEndsBeforeItsSessions) {
   auto recorder = std::make_shared<Recorder>();
   {

@@ -41,7 +41,15 @@ std::vector<GgufWriter> Seeds() {
   GgufWriter overflow;
   overflow.AddTensor("matrix", TensorType::kF32, {1}, "1234", {.dims = {{uint64_t{1} << 32, uint64_t{1} << 32}}});
   seeds.push_back(overflow);
-  seeds.push_back(kvrelay::testing::TinyModel({.layers = 1, .width = 32, .heads = 2, .kv_heads = 1, .ffn_width = 32}));
+  for (const TensorType type : {TensorType::kF16, TensorType::kQ4_0, TensorType::kQ8_0}) {
+    seeds.push_back(kvrelay::testing::TinyModel({.layers = 1,
+                                                 .width = 32,
+                                                 .heads = 2,
+                                                 .kv_heads = 1,
+                                                 .ffn_width = 32,
+                                                 .context_length = 64,
+                                                 .weight_type = type}));
+  }
   return seeds;
 }
 

@@ -16,7 +16,8 @@ using kvrelay::testing::PrefillClient;
 constexpr int kPromptLength = 2000;
 
 std::unique_ptr<engine::Engine> NewEngine(const model::Model& model) {
-  auto engine = engine::Engine::Create(&model, {.threads = 1, .kv_blocks = 40, .max_sessions = 2}, Clock::Real());
+  auto engine =
+      engine::Engine::Create(&model, {.threads = 1, .cpus = {}, .kv_blocks = 40, .max_sessions = 2}, Clock::Real());
   EXPECT_TRUE(engine.ok()) << engine.status();
   return *std::move(engine);
 }

@@ -238,7 +238,7 @@ TEST(PrefillTest, UnreachableReceiverIsNamed) {
   prefill.engine().Allow(2);
   PrefillClient job(*prefill.stub, MakePrefill(MakeSpec(150, 3), 'a', 1, address));
   const grpc::Status status = job.Finish();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_THAT(status.error_message(), ::testing::HasSubstr("decode-1 at " + address));
   EXPECT_TRUE(prefill.engine().WaitUntilFree());
 }
@@ -251,7 +251,7 @@ TEST(PrefillTest, ReceiverThatDiesIsUnavailable) {
   PrefillClient job(*prefill.stub, MakePrefill(MakeSpec(150, 3), 'a', 1, decode->address()));
   ASSERT_TRUE(job.WaitForProgress([](const auto& p) { return p.computed() == 100; }));
   decode->server().Shutdown(absl::ZeroDuration());
-  EXPECT_THAT(job.Finish().error_code(), ::testing::AnyOf(grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED));
+  EXPECT_THAT(job.Finish().error_code(), ::testing::AnyOf(grpc::StatusCode::ABORTED, grpc::StatusCode::CANCELLED));
   EXPECT_TRUE(prefill.engine().WaitUntilFree());
 }
 

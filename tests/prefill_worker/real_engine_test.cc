@@ -35,7 +35,8 @@ class RealEngineTest : public ::testing::TestWithParam<kv::KvType> {
 
   std::unique_ptr<engine::Engine> NewEngine() {
     auto engine = engine::Engine::Create(
-        model_.get(), {.threads = 1, .kv_blocks = 32, .kv_type = GetParam(), .prefill_chunk = 100, .max_sessions = 8},
+        model_.get(),
+        {.threads = 1, .cpus = {}, .kv_blocks = 32, .kv_type = GetParam(), .prefill_chunk = 100, .max_sessions = 8},
         Clock::Real());
     EXPECT_TRUE(engine.ok()) << engine.status();
     return *std::move(engine);

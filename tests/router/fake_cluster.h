@@ -60,6 +60,10 @@ class FakeCluster final : public WorkerDirectory, public WorkerCalls {
   // WorkerDirectory and WorkerCalls.
   std::vector<Worker> Snapshot() const override { return workers; }
   bool Lost(const Worker& worker) const override { return lost.contains(worker.instance()); }
+  bool Draining(const Worker& worker) const override { return draining.contains(worker.instance()); }
+  void OnOutcome(const Worker& worker, const absl::Status& outcome) override {
+    outcomes[worker.instance()].push_back(outcome);
+  }
   std::unique_ptr<DecodeCall> OpenDecode(CallId id, const Worker& worker) override;
   std::unique_ptr<PrefillCall> OpenPrefill(CallId id, const Worker& worker,
                                            const wire::PrefillRequest& request) override;
@@ -69,6 +73,8 @@ class FakeCluster final : public WorkerDirectory, public WorkerCalls {
   std::vector<Worker> workers;
   std::map<std::string, Faults> faults;
   std::set<std::string> lost;
+  std::set<std::string> draining;
+  std::map<std::string, std::vector<absl::Status>> outcomes;
   // What the flow did, in order.
   std::vector<wire::DecodeRequest> decode_requests;
   std::vector<wire::PrefillRequest> prefill_requests;

@@ -37,10 +37,10 @@ class FakeFabric {
 
 struct FakeWorkerOptions {
   v1::WorkerRole role = v1::WORKER_ROLE_DECODE;
-  std::string instance;
+  std::string instance = {};
   uint64_t epoch = 1;
-  std::string fingerprint;  // empty: the fake model's
-  std::string claims_role;  // empty: its own
+  std::string fingerprint = {};  // empty: the fake model's
+  std::string claims_role = {};  // empty: its own
   std::string listen = "127.0.0.1:0";
 };
 

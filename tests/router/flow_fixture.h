@@ -39,6 +39,8 @@ class FlowFixture {
                                                             .workers = &cluster,
                                                             .calls = &cluster,
                                                             .sink = &sink,
+                                                            .admission = &admission,
+                                                            .wake = [] {},
                                                             .token_bytes = FakeBytes,
                                                             .vocabulary_size = kFakeVocabulary,
                                                             .new_handoff_id = [this] { return NextId(); },
@@ -87,6 +89,7 @@ class FlowFixture {
   FakeClock clock;
   FakeCluster cluster;
   FakeSink sink;
+  AdmissionQueue admission{{}};
   FlowRequest request;
   std::unique_ptr<GenerateFlow> flow;
 

@@ -155,18 +155,19 @@ TEST(FlowFailures, RefusalsGoToEveryDecodeWorkerOnce) {
   one_full.CheckSuccess();
   EXPECT_EQ(one_full.sink.Started()->placement().decode_instance(), "d2");
   EXPECT_EQ(one_full.sink.Finished()->replans(), 0u);
-  EXPECT_TRUE(absl::IsResourceExhausted(all_full.sink.status)) << all_full.sink.status;
+  EXPECT_EQ(all_full.flow->state(), FlowState::kQueued);
   EXPECT_THAT(all_full.cluster.opened, ElementsAre("d1", "d2", "d3"));
   EXPECT_TRUE(all_full.sink.responses.empty());
 }
 
-TEST(FlowFailures, FullPrefillWorkersGiveTheirCode) {
+TEST(FlowFailures, RefusalsGoToEveryPrefillWorkerOnce) {
   FlowFixture f;
-  f.AddWorkers(2, 1);
-  for (const char* p : {"p1", "p2"}) f.cluster.faults[p].refuse = absl::ResourceExhaustedError("queue full");
+  f.AddWorkers(5, 1);
+  for (const char* p : {"p1", "p2", "p3", "p4", "p5"})
+    f.cluster.faults[p].refuse = absl::ResourceExhaustedError("queue full");
   f.Run();
-  EXPECT_TRUE(absl::IsResourceExhausted(f.sink.status)) << f.sink.status;
-  EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "p1", "p2"));
+  EXPECT_EQ(f.flow->state(), FlowState::kQueued);
+  EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "p1", "p2", "p3", "p4", "p5"));
 }
 
 TEST(FlowFailures, ErrorsThatWouldComeAgainAreNotRepeated) {
@@ -179,19 +180,34 @@ TEST(FlowFailures, ErrorsThatWouldComeAgainAreNotRepeated) {
   EXPECT_THAT(f.cluster.opened, ElementsAre("d1", "p1"));
 }
 
-TEST(FlowFailures, ReplansAreLimited) {
+TEST(FlowFailures, ReplansWithoutProgressAreLimited) {
   FlowFixture f;
   f.AddWorkers(0, 9);
   f.Start();
   for (int i = 1; i <= 9; ++i) {
+    f.cluster.StepRole(v1::WORKER_ROLE_DECODE);  // Reserved
+    f.cluster.Kill("d" + std::to_string(i));
+    f.cluster.StepRole(v1::WORKER_ROLE_DECODE);
+  }
+  f.cluster.RunAll();
+  EXPECT_TRUE(absl::IsUnavailable(f.sink.status)) << f.sink.status;
+  EXPECT_EQ(f.cluster.opened.size(), 4u);
+}
+
+TEST(FlowFailures, AStreamThatGetsOnIsPlannedAnewAsOftenAsNeeded) {
+  FlowFixture f;
+  f.AddWorkers(0, 9);
+  f.request.spec.set_max_tokens(9);
+  f.Start();
+  for (int i = 1; i <= 8; ++i) {
     const size_t had = f.sink.Ids().size();
     while (f.sink.Ids().size() == had && f.cluster.Step()) {
     }
     f.cluster.Kill("d" + std::to_string(i));
   }
   f.cluster.RunAll();
-  EXPECT_TRUE(absl::IsUnavailable(f.sink.status)) << f.sink.status;
-  EXPECT_EQ(f.cluster.opened.size(), 4u);
+  f.CheckSuccess();
+  EXPECT_EQ(f.sink.Finished()->replans(), 8u);
 }
 
 TEST(FlowFailures, AnotherProcessAtTheSameAddressIsNotUsed) {

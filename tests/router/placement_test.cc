@@ -88,11 +88,11 @@ TEST_F(PlacementTest, ShortContextIsLeftOut) {
 TEST_F(PlacementTest, AvoidedWorkersComeLastAndLostOnesNever) {
   Decode("d1");
   Decode("d2").calls = 9;
-  avoided_.Add(workers_[0], /*lost=*/false);
+  avoided_.Add(workers_[0], AvoidedWorkers::kUnlucky);
   EXPECT_EQ(Run()->decode->instance(), "d2");
-  avoided_.Add(workers_[1], /*lost=*/true);
+  avoided_.Add(workers_[1], AvoidedWorkers::kLost);
   EXPECT_EQ(Run()->decode->instance(), "d1");
-  avoided_.Add(workers_[0], /*lost=*/true);
+  avoided_.Add(workers_[0], AvoidedWorkers::kLost);
   EXPECT_TRUE(absl::IsUnavailable(Run().status()));
   workers_[0].status.mutable_identity()->set_epoch(2);  // restarted
   EXPECT_EQ(Run()->decode->instance(), "d1");

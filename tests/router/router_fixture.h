@@ -28,6 +28,7 @@ class Router {
         service(NewGenerationService({.model = &model,
                                       .clock = Clock::Real(),
                                       .registry = &registry,
+                                      .admission = &admission,
                                       .decode_client = decode_client.get(),
                                       .prefill_client = prefill_client.get()},
                                      {.instance = "r1", .max_active = max_active, .tokens = tokens, .quotas = quotas})),
@@ -46,6 +47,7 @@ class Router {
   FakeModel model;
   WorkerChannels channels;
   WorkerRegistry registry;
+  AdmissionQueue admission{{}};
   std::unique_ptr<DecodeClient> decode_client;
   std::unique_ptr<PrefillClient> prefill_client;
   std::unique_ptr<GenerationService> service;

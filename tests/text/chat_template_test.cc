@@ -73,6 +73,27 @@ TEST(ChatTemplate, OutputIsBounded) {
   ExpectRefused("{{ 'x' * 5000000000 }}", "too large");
 }
 
+// Few steps can ask for any amount of memory. The template gets no second chance; the model's plain text is served on.
+TEST(ChatTemplate, MemoryIsBounded) {
+  for (const std::string source :
+       {"{% set ns = namespace(a='x' * 1000) %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}",
+        "{{ ([0] * 1000000000000) | list | length }}", "{{ (['x' * 1000000] * 1000) | join | length }}"}) {
+    TestVocabulary vocabulary;
+    vocabulary.chat_template = source;
+    const auto tokenizer = vocabulary.MustLoad();
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = tokenizer->EncodeChat(Messages({{"user", "a"}})).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << source;
+      EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("memory")) << source;
+    }
+    EXPECT_TRUE(tokenizer->EncodeText("a").ok());
+  }
+}
+
+TEST(ChatTemplate, TheImpossibleIsTheTemplatesFault) {
+  ExpectRefused("{{ ([0] * 4611686018427387904) | list | length }}", "engine", absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(ChatTemplate, DeepValuesDoNotOverflowTheStack) {
   const std::vector<ChatMessage> many(4096, {"user", ""});
   const std::string nest =

@@ -68,17 +68,20 @@ absl::StatusOr<std::shared_ptr<engine::Session>> FakeEngine::Reserve(engine::Ses
 }
 
 void FakeEngine::Start(std::shared_ptr<engine::Session> session, std::shared_ptr<engine::SessionListener> listener) {
-  {
-    std::lock_guard lock(mutex_);
-    commands_.push_back({std::move(session), std::move(listener), EndReason::kNone});
-  }
-  wake_.notify_all();
+  Enqueue({Command::kStart, std::move(session), std::move(listener)});
 }
 
 void FakeEngine::Stop(const std::shared_ptr<engine::Session>& session, EndReason reason) {
+  Enqueue({Command::kStop, session, nullptr, reason});
+}
+
+void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kHold, session}); }
+void FakeEngine::Resume(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kResume, session}); }
+
+void FakeEngine::Enqueue(Command command) {
   {
     std::lock_guard lock(mutex_);
-    commands_.push_back({session, nullptr, reason});
+    commands_.push_back(std::move(command));
   }
   wake_.notify_all();
 }
@@ -118,20 +121,21 @@ void FakeEngine::Loop() {
     TakeCommands(lock);
     ++beat_;
     const uint64_t beat = beat_;
-    const bool may_run = allowed_ > 0 && !live_.empty();
+    const bool may_run = allowed_ > 0 && Runnable();
     if (may_run) --allowed_;
     lock.unlock();
     for (Live& live : live_) live.listener->OnBeat(beat, live.queued, static_cast<uint32_t>(live.counts.computed));
     if (may_run) {
-      Live live = std::move(live_.front());
-      live_.pop_front();
+      const auto next = std::find_if(live_.begin(), live_.end(), [](const Live& l) { return !l.held; });
+      Live live = std::move(*next);
+      live_.erase(next);
       if (Unit(live)) live_.push_back(std::move(live));
     }
     lock.lock();
     steps_ += may_run;
     if (!may_run) {
       wake_.wait_for(lock, std::chrono::milliseconds(20),
-                     [this] { return stopping_ || !commands_.empty() || (allowed_ > 0 && !live_.empty()); });
+                     [this] { return stopping_ || !commands_.empty() || (allowed_ > 0 && Runnable()); });
     }
   }
   lock.unlock();
@@ -146,29 +150,39 @@ void FakeEngine::TakeCommands(std::unique_lock<std::mutex>& lock) {
   std::vector<Command> commands;
   commands.swap(commands_);
   lock.unlock();
-  for (Command& command : commands) {
-    if (command.listener != nullptr) {
-      Live live;
-      live.history = command.session->spec().tokens;
-      live.counts.received = live.counts.kv_ready = command.session->cache()->kv_ready();
-      const std::vector<int32_t>& selected = command.session->received_selected();
-      live.history.insert(live.history.end(), selected.begin(), selected.end());
-      live.session = std::move(command.session);
-      live.listener = std::move(command.listener);
-      live_.push_back(std::move(live));
-      continue;
-    }
-    const auto it =
-        std::find_if(live_.begin(), live_.end(), [&](const Live& l) { return l.session == command.session; });
-    command.session.reset();
-    if (it == live_.end()) continue;
-    Live live = std::move(*it);
-    live_.erase(it);
-    const bool cancelled = command.reason == EndReason::kNone;
-    End(std::move(live), cancelled ? absl::CancelledError("stopped") : absl::OkStatus(), command.reason);
-  }
+  for (Command& command : commands) Obey(std::move(command));
   commands.clear();
   lock.lock();
+}
+
+void FakeEngine::Obey(Command command) {
+  if (command.kind == Command::kStart) {
+    Live live;
+    live.history = command.session->spec().tokens;
+    live.counts.received = live.counts.kv_ready = command.session->cache()->kv_ready();
+    const std::vector<int32_t>& selected = command.session->received_selected();
+    live.history.insert(live.history.end(), selected.begin(), selected.end());
+    live.session = std::move(command.session);
+    live.listener = std::move(command.listener);
+    live_.push_back(std::move(live));
+    return;
+  }
+  const auto it = std::find_if(live_.begin(), live_.end(), [&](const Live& l) { return l.session == command.session; });
+  command.session.reset();
+  if (it == live_.end()) return;
+  if (command.kind != Command::kStop) {
+    it->held = command.kind == Command::kHold;
+    if (it->held) it->listener->OnHeld();
+    return;
+  }
+  Live live = std::move(*it);
+  live_.erase(it);
+  const bool cancelled = command.reason == EndReason::kNone;
+  End(std::move(live), cancelled ? absl::CancelledError("stopped") : absl::OkStatus(), command.reason);
+}
+
+bool FakeEngine::Runnable() const {
+  return std::any_of(live_.begin(), live_.end(), [](const Live& live) { return !live.held; });
 }
 
 void FakeEngine::End(Live live, const absl::Status& status, EndReason reason) {

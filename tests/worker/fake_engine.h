@@ -44,6 +44,8 @@ class FakeEngine final : public engine::Engine {
   absl::StatusOr<std::shared_ptr<engine::Session>> Reserve(engine::SessionSpec spec) override;
   void Start(std::shared_ptr<engine::Session> session, std::shared_ptr<engine::SessionListener> listener) override;
   void Stop(const std::shared_ptr<engine::Session>& session, sampling::EndReason reason) override;
+  void Hold(const std::shared_ptr<engine::Session>& session) override;
+  void Resume(const std::shared_ptr<engine::Session>& session) override;
   engine::EngineLoad Load() const override;
   int context_length() const override { return options_.context_length; }
   const std::string& numerics_id() const override { return options_.numerics_id; }
@@ -67,15 +69,20 @@ class FakeEngine final : public engine::Engine {
     int layer = 0;      // next layer of the chunk
     int chunk_end = 0;  // 0: no chunk
     bool queued = true;
+    bool held = false;
   };
   struct Command {
+    enum Kind { kStart, kStop, kHold, kResume } kind;
     std::shared_ptr<engine::Session> session;
-    std::shared_ptr<engine::SessionListener> listener;  // null: stop
-    sampling::EndReason reason;
+    std::shared_ptr<engine::SessionListener> listener = nullptr;  // of kStart
+    sampling::EndReason reason = sampling::EndReason::kNone;      // of kStop
   };
 
   void Loop();
+  void Enqueue(Command command);
   void TakeCommands(std::unique_lock<std::mutex>& lock);
+  void Obey(Command command);
+  bool Runnable() const;
   bool Unit(Live& live);  // false: the session has ended
   bool Select(Live& live);
   static void End(Live live, const absl::Status& status, sampling::EndReason reason);

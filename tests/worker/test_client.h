@@ -51,7 +51,8 @@ class DecodeClient {
     reserve.set_handoff_id(HandoffId(id));
     *reserve.mutable_spec() = spec;
     reserve.set_source(source);
-    if (source == worker::v1::SOURCE_RECEIVED) reserve.set_sender_instance(sender);
+    if (source == worker::v1::SOURCE_RECEIVED || source == worker::v1::SOURCE_MOVED)
+      reserve.set_sender_instance(sender);
     return stream_->Write(request);
   }
   bool Attempt(uint32_t attempt, const std::string& sender) {

@@ -8,6 +8,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/worker/context.h"
+#include "common/worker/task_thread.h"
 #include "common/worker/worker_service.h"
 #include "decode_worker/decode_service.h"
 #include "decode_worker/kv_receiver.h"
@@ -29,6 +30,8 @@ class TestWorker {
     context_.engine = engine_.get();
     context_.calls = &calls_;
     context_.ticker = &ticker_;
+    context_.tasks = &tasks_;
+    context_.prompt_tokens = &prompt_tokens_;
     context_.role = role;
     context_.kernel_id = "fake";
     context_.vocabulary = vocabulary;
@@ -59,6 +62,8 @@ class TestWorker {
   std::unique_ptr<engine::Engine> engine_;
   worker::LiveCalls calls_;
   worker::Ticker ticker_{absl::Milliseconds(20)};
+  worker::TaskThread tasks_;
+  worker::TokenBudget prompt_tokens_{10000};
   worker::WorkerContext context_;
   std::unique_ptr<grpc::Service> watch_;
   std::unique_ptr<rpc::Server> server_;

@@ -150,7 +150,7 @@ template <class Word>
 KVRELAY_INLINE bool PutFloats(const Word* k, const Word* v, Word exponent, int head_dim, int slot, std::byte* k_block,
                               std::byte* v_block) {
   PutSlot(k, v, head_dim, slot, k_block, v_block);
-  return AllFinite(k, head_dim, exponent) & AllFinite(v, head_dim, exponent);
+  return AllFinite(k, head_dim, exponent) && AllFinite(v, head_dim, exponent);
 }
 
 KVRELAY_INLINE void RoundToBf16(const float* x, int count, uint16_t* out) {

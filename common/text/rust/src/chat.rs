@@ -15,7 +15,7 @@ pub fn encode_chat(
     let breaker = unused_character(texts.chain([template.source()]))?;
     let broken: Vec<Message> = messages.iter().map(|message| guard.break_up(message, breaker)).collect();
     let masked: Vec<Message> = messages.iter().map(|message| guard.mask(message)).collect();
-    let [text, masked_text] = template.render([&broken, &masked])?;
+    let [text, masked_text] = template.render([broken, masked])?;
 
     let parts = encoder.parts(&text);
     if controls(&parts) != controls(&encoder.parts(&masked_text)) {

@@ -6,6 +6,7 @@ mod abi;
 mod chat;
 mod encoder;
 mod guard;
+mod memory;
 mod pre_tokenizer;
 mod template;
 

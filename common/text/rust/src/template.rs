@@ -1,12 +1,14 @@
-//! Chat templates (Jinja) of model files. The source is not trusted: steps, recursion and output are bounded, and a
-//! template can reach no other template, file or clock.
+//! Chat templates (Jinja) of model files. The source is not trusted: steps, recursion, memory and output are bounded, and
+//! a template can reach no other template, file or clock.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use minijinja::value::Value;
 use minijinja::{Environment, Error, ErrorKind};
 use minijinja_contrib::pycompat;
 
+use crate::memory::{run_limited, Outcome};
 use crate::Failure;
 
 const MAX_STEPS: u64 = 100_000;
@@ -15,6 +17,9 @@ const MAX_RECURSION: usize = 100;
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
 // Values can be nested as deep as there are steps, and are dropped recursively. Only touched pages cost memory.
 const STACK_BYTES: usize = 128 << 20;
+// Conversations have at most a megabyte, of which a template makes a few copies. A fuzzer meets the limit often, and each
+// time its process grows by what the template had taken.
+const HEAP_BYTES: usize = if cfg!(feature = "fuzzing") { 8 << 20 } else { 128 << 20 };
 const NAME: &str = "chat_template";
 
 #[derive(Clone)]
@@ -28,6 +33,7 @@ pub struct Template {
     source: String,
     bos: Option<String>,
     eos: Option<String>,
+    exhausted: AtomicBool, // it took too much memory once, and will not get another chance
 }
 
 impl Template {
@@ -43,7 +49,7 @@ impl Template {
         environment.add_template_owned(NAME, source.to_string()).map_err(|error| {
             Failure::failed_precondition(format!("the model's chat template cannot be used: {error}"))
         })?;
-        Ok(Template { environment, source: source.to_string(), bos, eos })
+        Ok(Template { environment, source: source.to_string(), bos, eos, exhausted: AtomicBool::new(false) })
     }
 
     pub fn source(&self) -> &str {
@@ -51,43 +57,62 @@ impl Template {
     }
 
     /// Renders each of the conversations, with the generation prompt.
-    pub fn render<const N: usize>(&self, conversations: [&[Message]; N]) -> Result<[String; N], Failure> {
-        let mut rendered = [const { String::new() }; N];
-        std::thread::scope(|scope| {
-            let work = || -> Result<(), Failure> {
-                for (output, messages) in rendered.iter_mut().zip(conversations) {
-                    *output = self.render_here(messages)?;
-                }
-                Ok(())
-            };
-            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-            let thread = thread.map_err(|error| Failure::internal(format!("no thread for the template: {error}")))?;
-            thread.join().unwrap_or_else(|_| Err(Failure::internal("the template engine failed")))
-        })?;
-        Ok(rendered)
+    pub fn render<const N: usize>(&self, conversations: [Vec<Message>; N]) -> Result<[String; N], Failure> {
+        let exhausted = || {
+            Failure::failed_precondition(format!(
+                "the model's chat template took more than {HEAP_BYTES} bytes of memory and is not used any more"
+            ))
+        };
+        if self.exhausted.load(Ordering::Relaxed) {
+            return Err(exhausted());
+        }
+        let environment = self.environment.clone();
+        let (bos, eos) = (self.bos.clone(), self.eos.clone());
+        let work = move || -> Result<[String; N], Failure> {
+            let mut rendered = [const { String::new() }; N];
+            for (output, messages) in rendered.iter_mut().zip(&conversations) {
+                *output = render(&environment, &bos, &eos, messages)?;
+            }
+            Ok(rendered)
+        };
+        match run_limited(STACK_BYTES, HEAP_BYTES, work) {
+            Ok(Outcome::Done(result)) => result,
+            // On templates that ask for the impossible, as a list longer than memory has addresses.
+            Ok(Outcome::Panicked) => Err(Failure::failed_precondition(
+                "the model's chat template made its engine fail; the log has the place",
+            )),
+            Ok(Outcome::OutOfMemory) => {
+                self.exhausted.store(true, Ordering::Relaxed);
+                Err(exhausted())
+            }
+            Err(error) => Err(Failure::internal(format!("no thread for the template: {error}"))),
+        }
     }
+}
 
-    fn render_here(&self, messages: &[Message]) -> Result<String, Failure> {
-        let values = messages
-            .iter()
-            .map(|message| Value::from_iter([("role", message.role.as_str()), ("content", message.content.as_str())]));
-        let mut context = vec![
-            ("messages", Value::from(values.collect::<Vec<Value>>())),
-            ("add_generation_prompt", Value::from(true)),
-        ];
-        context.extend(self.bos.iter().map(|token| ("bos_token", Value::from(token.as_str()))));
-        context.extend(self.eos.iter().map(|token| ("eos_token", Value::from(token.as_str()))));
+fn render(
+    environment: &Environment<'static>,
+    bos: &Option<String>,
+    eos: &Option<String>,
+    messages: &[Message],
+) -> Result<String, Failure> {
+    let values = messages
+        .iter()
+        .map(|message| Value::from_iter([("role", message.role.as_str()), ("content", message.content.as_str())]));
+    let mut context =
+        vec![("messages", Value::from(values.collect::<Vec<Value>>())), ("add_generation_prompt", Value::from(true))];
+    context.extend(bos.iter().map(|token| ("bos_token", Value::from(token.as_str()))));
+    context.extend(eos.iter().map(|token| ("eos_token", Value::from(token.as_str()))));
 
-        let max_steps = MAX_STEPS + MAX_STEPS_PER_MESSAGE * messages.len() as u64;
-        let mut environment = self.environment.clone();
-        environment.set_fuel(Some(max_steps));
-        let mut output = Bounded(Vec::new());
-        environment
-            .get_template(NAME)
-            .and_then(|template| template.render_captured_to(Value::from_iter(context), &mut output).map(|_| ()))
-            .map_err(|error| refusal(&error, max_steps))?;
-        String::from_utf8(output.0).map_err(|error| Failure::internal(error.to_string()))
-    }
+    let max_steps = MAX_STEPS + MAX_STEPS_PER_MESSAGE * messages.len() as u64;
+    let mut environment = environment.clone();
+    environment.set_fuel(Some(max_steps));
+    let mut output = Bounded(Vec::new());
+    environment
+        .get_template(NAME)
+        .and_then(|template| template.render_captured_to(Value::from_iter(context), &mut output).map(|_| ()))
+        .map_err(|error| refusal(&error, max_steps))?;
+    String::from_utf8(output.0).map_err(|error| Failure::internal(error.to_string()))
 }
 
 fn refusal(error: &Error, max_steps: u64) -> Failure {

@@ -1,8 +1,11 @@
-#include "prefill_worker/kv_channels.h"
+#include "common/worker/kv_channels.h"
 
 #include "common/rpc/channel.h"
 
-namespace kvrelay::prefill_worker {
+namespace kvrelay::worker {
+
+KvChannels::KvChannels(const rpc::MutualTls* tls)
+    : credentials_(tls == nullptr ? nullptr : tls->ChannelTo(rpc::PeerRole::kDecode)) {}
 
 std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
   std::lock_guard lock(mutex_);
@@ -15,4 +18,4 @@ std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
   return channel;
 }
 
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker

@@ -1,11 +1,11 @@
-#include "prefill_worker/kv_channels.h"
+#include "common/worker/kv_channels.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "prefill_worker/task_thread.h"
+#include "common/worker/task_thread.h"
 
-namespace kvrelay::prefill_worker {
+namespace kvrelay::worker {
 namespace {
 
 TEST(KvChannelsTest, OnePerAddress) {
@@ -31,4 +31,4 @@ TEST(TaskThreadTest, RunsAllInOrder) {
 }
 
 }  // namespace
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker

@@ -1,4 +1,4 @@
-// One thread that runs short tasks in order: where work goes that the compute thread must not do itself.
+// A task runner with one thread.
 #pragma once
 
 #include <condition_variable>
@@ -6,15 +6,17 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
-namespace kvrelay::prefill_worker {
+#include "common/base/task_runner.h"
 
-// Thread-safe. Tasks must be short and must not wait.
-class TaskThread {
+namespace kvrelay::worker {
+
+class TaskThread final : public TaskRunner {
  public:
   TaskThread() : thread_([this] { Loop(); }) {}
   // Runs what is queued, then ends.
-  ~TaskThread() {
+  ~TaskThread() override {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -23,7 +25,7 @@ class TaskThread {
     thread_.join();
   }
 
-  void Run(std::function<void()> task) {
+  void Run(std::function<void()> task) override {
     {
       std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -53,4 +55,4 @@ class TaskThread {
   std::thread thread_;
 };
 
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker

@@ -1,16 +1,16 @@
-// The KV connections of a prefill worker: one per decode worker, shared by the transfers to it and by nothing else.
+// The KV connections of a sender: one per decode worker, shared by the transfers to it and by nothing else.
 #pragma once
 
 #include <grpcpp/channel.h>
-#include <grpcpp/security/credentials.h>
 
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
-namespace kvrelay::prefill_worker {
+#include "common/rpc/credentials.h"
+
+namespace kvrelay::worker {
 
 // Thread-safe.
 class KvChannels {
@@ -18,9 +18,8 @@ class KvChannels {
   // Connections kept while nobody uses them.
   static constexpr size_t kMaxIdle = 64;
 
-  // `credentials` for all of them; null: plaintext.
-  explicit KvChannels(std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr)
-      : credentials_(std::move(credentials)) {}
+  // With TLS a receiver must show the certificate of a decode worker; null: plaintext.
+  explicit KvChannels(const rpc::MutualTls* tls = nullptr);
 
   std::shared_ptr<grpc::Channel> Get(const std::string& address);
 
@@ -30,4 +29,4 @@ class KvChannels {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };
 
-}  // namespace kvrelay::prefill_worker
+}  // namespace kvrelay::worker

@@ -1,0 +1,115 @@
+// Ships the KV of one sequence to a decode worker while it grows: the sending end of ReceiveKv, for a prompt that is
+// being computed and for a stream that moves.
+//
+// The compute thread only says what is ready; frames are copied out of the cache and written by the threads of the
+// link, one at a time and as fast as flow control lets them, or by the task runner when the line was idle.
+//
+// Invariants:
+//   1. One write at a time: `writing_` is held from the choice of a frame to the end of its write, and whoever holds it
+//      alone uses the handoff's writer half.
+//   2. Nothing is written after the step to `closed_`.
+//   3. `done` is called exactly once, after which the cache is let go.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/task_runner.h"
+#include "common/kv_wire/handoff_sender.h"
+#include "common/kv_wire/kv_link.h"
+
+namespace kvrelay::kv_wire {
+
+// Figures of a finished transfer.
+struct KvTransfer {
+  worker::v1::ReceiveKvResponse receipt;
+  uint64_t bytes_written = 0;
+  uint64_t bytes_before_last_layer = 0;  // written before the last layer of the prompt was computed
+  absl::Duration duration;               // first frame written until the receipt
+  absl::Duration hidden;                 // its part before the last layer was computed
+  uint32_t first_frame_layer = 0;        // highest layer computed when the first frame was written
+};
+
+// Where KV goes.
+struct KvTarget {
+  std::string handoff_id;
+  uint32_t attempt = 1;
+  std::string address;   // host:port of the KvService
+  std::string instance;  // for messages
+};
+
+class KvSender final : public KvLinkListener, public std::enable_shared_from_this<KvSender> {
+ public:
+  // The receipt's figures, or why there is none: errors of the receiver with their code, ABORTED naming it if it
+  // cannot be reached. Comes on a thread of the link.
+  using Done = std::function<void(absl::StatusOr<KvTransfer>)>;
+
+  // What the sender works with; all must outlive it, but for `transport`, of which only Start makes use.
+  struct Deps {
+    KvTransport* transport;
+    TaskRunner* tasks;
+    const Clock* clock;
+    const worker::v1::WorkerIdentity* identity;
+  };
+
+  // Opens the call and sends the header. `end_position` is final for a prompt, an upper bound for a move.
+  static std::shared_ptr<KvSender> Start(const Deps& deps, std::shared_ptr<const kv::SequenceCache> cache,
+                                         int first_position, int end_position, KvTarget target, Done done);
+  KvSender(const Deps& deps, std::shared_ptr<const kv::SequenceCache> cache, int first_position, int end_position,
+           KvTarget target, Done done);
+
+  // One thread calls these three, the compute thread.
+  // Layer `layer` of all positions below `end` is in the cache; `last_chunk`: these are all.
+  void OnLayer(int layer, int end, bool last_chunk);
+  // A move: every layer of all positions below `end` is in the cache.
+  void OnPositions(int end);
+  // The positions end at `end`, whose KV is ready. `commit` holds selected, ends_request and positions.
+  void Commit(int end, worker::v1::KvCommit commit);
+
+  // Any thread. Frames that are ready and not yet written.
+  size_t backlog() const;
+  // Any thread: ends the call; `done` still comes. Idempotent.
+  void Cancel();
+
+  void OnWritten(bool ok) override;
+  void OnLinkEnded(const absl::Status& status, const worker::v1::ReceiveKvResponse& receipt) override;
+
+ private:
+  void Queue(const std::vector<Piece>& pieces);
+  // Writes what is next, unless a write is on the way or there is nothing.
+  void WriteNext();
+  void WriteFrame(const Piece& piece);
+  void WriteCommit();
+  // Wakes the line from a thread that must not copy frames.
+  void Wake();
+  absl::StatusOr<KvTransfer> Outcome(const absl::Status& status, const worker::v1::ReceiveKvResponse& receipt) const;
+
+  TaskRunner* const tasks_;
+  const Clock* const clock_;
+  const int layers_;
+  const KvTarget target_;
+  HandoffSender handoff_;  // its two halves: compute thread; holder of writing_
+  Done done_;
+  worker::v1::ReceiveKvRequest request_;  // of the holder of writing_
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<KvLink> link_;  // until the end
+  bool writing_ = true;           // the header
+  bool closed_ = false;
+  bool committed_ = false;  // the commit was handed to the link
+  std::deque<Piece> ready_;
+  std::optional<worker::v1::KvCommit> commit_;
+  int layer_ = 0;  // layer computed last
+  uint64_t writing_bytes_ = 0;
+  std::optional<absl::Duration> first_frame_at_, last_layer_at_;
+  KvTransfer transfer_;
+};
+
+}  // namespace kvrelay::kv_wire

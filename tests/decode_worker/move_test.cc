@@ -1,0 +1,227 @@
+// A live move between two decode workers with real gRPC between them: the stream goes on where it was, byte for byte.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/worker/test_client.h"
+#include "tests/worker/test_worker.h"
+
+namespace kvrelay::decode_worker {
+namespace {
+
+using kvrelay::testing::DecodeClient;
+using kvrelay::testing::FakeNextToken;
+using kvrelay::testing::HandoffId;
+using kvrelay::testing::MakeSpec;
+using kvrelay::testing::TestDecodeWorker;
+using worker::v1::DecodeRequest;
+using worker::v1::DecodeResponse;
+using worker::v1::GenerationSpec;
+
+std::vector<uint32_t> Expected(const GenerationSpec& spec, uint32_t count) {
+  std::vector<int32_t> history(spec.token_ids().begin(), spec.token_ids().end());
+  for (uint32_t i = 0; i < count; ++i) history.push_back(FakeNextToken(history, 300));
+  return {history.begin() + spec.token_ids_size(), history.end()};
+}
+
+DecodeRequest MoveTo(const std::string& address, char id, uint32_t tokens) {
+  DecodeRequest request;
+  request.mutable_move_to()->set_kv_address(address);
+  request.mutable_move_to()->set_decode_instance("decode-1");
+  request.mutable_move_to()->set_handoff_id(HandoffId(id));
+  request.mutable_move_to()->set_tokens(tokens);
+  return request;
+}
+
+// The spec of a target that is reserved after `selected` tokens.
+GenerationSpec After(const GenerationSpec& spec, const std::vector<uint32_t>& selected) {
+  GenerationSpec target = spec;
+  target.mutable_token_ids()->Add(selected.begin(), selected.end());
+  return target;
+}
+
+std::vector<uint32_t> Tokens(const std::vector<DecodeResponse>& events) {
+  std::vector<uint32_t> tokens;
+  for (const DecodeResponse& event : events)
+    if (event.has_selected()) tokens.push_back(event.selected().token_id());
+  return tokens;
+}
+
+// Reads tokens of a stream that has begun until `count` have come.
+std::vector<uint32_t> ReadTokens(DecodeClient& client, size_t count) {
+  std::vector<uint32_t> tokens;
+  while (tokens.size() < count) {
+    const auto event = client.Next();
+    if (!event) break;
+    if (event->has_selected()) tokens.push_back(event->selected().token_id());
+  }
+  return tokens;
+}
+
+TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
+  constexpr uint32_t kMax = 400;
+  TestDecodeWorker source, target;
+  GenerationSpec spec = MakeSpec(300, kMax);
+  spec.set_logprobs(2);
+  const std::vector<uint32_t> expected = Expected(spec, kMax);
+  DecodeClient from(*source.stub);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  source.engine().Allow(60);  // the prompt and a few tokens
+  const std::vector<uint32_t> before = ReadTokens(from, 5);
+
+  DecodeClient to(*target.stub);
+  ASSERT_TRUE(to.Reserve('b', After(spec, before), worker::v1::SOURCE_MOVED, "decode-1"));
+  ASSERT_TRUE(to.Next()->has_reserved());
+  ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 305)));
+  // A token every few milliseconds: a stream that is over before its first block is sent has nothing to move.
+  std::atomic<bool> stop = false;
+  std::thread pace([&] {
+    while (!stop) {
+      source.engine().Allow(4);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  const auto last_words = from.Rest();
+  stop = true;
+  pace.join();
+  EXPECT_TRUE(from.Finish().ok());
+  ASSERT_GE(last_words.size(), 2u);
+  const DecodeResponse& moved = last_words[last_words.size() - 2];
+  ASSERT_TRUE(moved.has_moved()) << moved.ShortDebugString();
+  const worker::v1::Ended& ended = last_words.back().ended();
+  EXPECT_EQ(ended.reason(), worker::v1::END_REASON_MOVED);
+  EXPECT_EQ(ended.positions().shipped(), moved.moved().positions());
+  EXPECT_EQ(ended.positions().kv_ready(), moved.moved().positions());
+  std::vector<uint32_t> at_source = before;
+  const std::vector<uint32_t> rest = Tokens(last_words);
+  at_source.insert(at_source.end(), rest.begin(), rest.end());
+  EXPECT_EQ(at_source, std::vector<uint32_t>(expected.begin(), expected.begin() + at_source.size()));
+
+  const auto events = to.Rest();
+  EXPECT_TRUE(to.Finish().ok());
+  EXPECT_EQ(Tokens(events), std::vector<uint32_t>(expected.begin() + 5, expected.end()));
+  uint32_t index = 5;
+  for (const DecodeResponse& event : events) {
+    if (!event.has_selected()) continue;
+    EXPECT_EQ(event.selected().index(), index);
+    EXPECT_EQ(event.selected().positions().kv_ready(), 300 + index);
+    EXPECT_EQ(event.selected().top_size(), 2);
+    ++index;
+  }
+  const worker::v1::Positions& positions = events.back().ended().positions();
+  EXPECT_EQ(positions.received(), moved.moved().positions());
+  EXPECT_EQ(positions.computed(), 300 + kMax - 1 - moved.moved().positions()) << "nothing is computed again";
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+  EXPECT_TRUE(target.engine().WaitUntilFree());
+}
+
+TEST(MoveTest, WithoutTheTargetTheStreamGoesOnAtTheSource) {
+  constexpr uint32_t kMax = 300;
+  TestDecodeWorker source, target;
+  const GenerationSpec spec = MakeSpec(100, kMax);
+  DecodeClient from(*source.stub);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  source.engine().Allow(20);
+  std::vector<uint32_t> tokens = ReadTokens(from, 3);
+  // First a target that nobody has reserved, then, after its refusal, an address where nobody listens.
+  for (const std::string& address : {target.address(), std::string("127.0.0.1:1")}) {
+    ASSERT_TRUE(from.Write(MoveTo(address, 'x', 103)));
+    source.engine().Allow(100);
+    std::optional<DecodeResponse> event;
+    while ((event = from.Next()) && !event->has_move_failed())
+      if (event->has_selected()) tokens.push_back(event->selected().token_id());
+    ASSERT_TRUE(event.has_value());
+    EXPECT_NE(event->move_failed().code(), 0);
+    EXPECT_FALSE(event->move_failed().message().empty());
+  }
+  source.engine().Allow(INT64_MAX);
+  const auto rest = from.Rest();
+  const std::vector<uint32_t> last = Tokens(rest);
+  tokens.insert(tokens.end(), last.begin(), last.end());
+  EXPECT_EQ(tokens, Expected(spec, kMax));
+  EXPECT_EQ(rest.back().ended().reason(), worker::v1::END_REASON_LENGTH);
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+}
+
+TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
+  constexpr uint32_t kMax = 200;
+  TestDecodeWorker source, target;
+  const GenerationSpec spec = MakeSpec(100, kMax);
+  DecodeClient from(*source.stub);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  source.engine().Allow(12);
+  std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  {
+    DecodeClient to(*target.stub);
+    ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
+    ASSERT_TRUE(to.Next()->has_reserved());
+    ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
+    to.Cancel();
+  }
+  EXPECT_TRUE(target.engine().WaitUntilFree());
+  source.engine().Allow(INT64_MAX);
+  const auto rest = from.Rest();
+  const std::vector<uint32_t> last = Tokens(rest);
+  tokens.insert(tokens.end(), last.begin(), last.end());
+  EXPECT_EQ(tokens, Expected(spec, kMax));
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+}
+
+TEST(MoveTest, CancelAndFinishEndAMoveToo) {
+  for (const bool cancel : {true, false}) {
+    TestDecodeWorker source, target;
+    const GenerationSpec spec = MakeSpec(100, 1500);
+    DecodeClient from(*source.stub);
+    ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+    source.engine().Allow(12);
+    const std::vector<uint32_t> tokens = ReadTokens(from, 1);
+    DecodeClient to(*target.stub);
+    ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
+    ASSERT_TRUE(to.Next()->has_reserved());
+    source.engine().Allow(0);  // the move cannot come to its end
+    ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
+    if (cancel) {
+      from.Cancel();
+      EXPECT_EQ(from.Finish().error_code(), grpc::StatusCode::CANCELLED);
+    } else {
+      ASSERT_TRUE(from.SendFinish());
+      EXPECT_EQ(from.Rest().back().ended().reason(), worker::v1::END_REASON_FINISHED_BY_ROUTER);
+    }
+    EXPECT_TRUE(source.engine().WaitUntilFree());
+    to.Cancel();
+    EXPECT_EQ(to.Finish().error_code(), grpc::StatusCode::CANCELLED);
+    EXPECT_TRUE(target.engine().WaitUntilFree());
+  }
+}
+
+TEST(MoveTest, CommandsThatDoNotFitEndTheCall) {
+  TestDecodeWorker source;
+  const GenerationSpec spec = MakeSpec(100, 500);
+  const auto refuse = [&](const DecodeRequest& request, worker::v1::Source kind, bool started) {
+    DecodeClient client(*source.stub);
+    if (started) {
+      source.engine().Allow(12);
+      client.Reserve('a', spec, kind);
+      client.Next();
+      if (kind != worker::v1::SOURCE_RECEIVED) ReadTokens(client, 1);
+    }
+    client.Write(request);
+    return client.Finish().error_code();
+  };
+  const auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:9", 'b', 101), worker::v1::SOURCE_COMPUTED, false), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:9", 'b', 101), worker::v1::SOURCE_RECEIVED, true), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:9", 'b', 101), worker::v1::SOURCE_NO_CACHE, true), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:9", 'b', 99), worker::v1::SOURCE_COMPUTED, true), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:9", 'b', 5000), worker::v1::SOURCE_COMPUTED, true), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("127.0.0.1:0", 'b', 101), worker::v1::SOURCE_COMPUTED, true), kInvalid);
+  EXPECT_EQ(refuse(MoveTo("nonsense", 'b', 101), worker::v1::SOURCE_COMPUTED, true), kInvalid);
+  DecodeRequest short_id = MoveTo("127.0.0.1:9", 'b', 101);
+  short_id.mutable_move_to()->set_handoff_id("x");
+  EXPECT_EQ(refuse(short_id, worker::v1::SOURCE_COMPUTED, true), kInvalid);
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+}
+
+}  // namespace
+}  // namespace kvrelay::decode_worker

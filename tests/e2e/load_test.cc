@@ -1,0 +1,56 @@
+// More requests than fit, and many one after another: refusals are clear, nothing hangs, nothing stays behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/e2e/cluster.h"
+#include "tests/e2e/requests.h"
+#include "tests/e2e/soak.h"
+
+namespace kvrelay::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(KvPoolFull, RefusesClearlyAndFreesAll) {
+  Cluster cluster;  // 11 blocks a worker: room for five of these requests
+  ASSERT_EQ(cluster.StartWorker("prefill", "prefill-1", {"--kv-pool-mib", "16"}), absl::OkStatus());
+  ASSERT_EQ(cluster.StartWorker("decode", "decode-1", {"--kv-pool-mib", "16"}), absl::OkStatus());
+  ASSERT_EQ(cluster.StartRouter(), absl::OkStatus());
+  ASSERT_EQ(cluster.WaitReady(), absl::OkStatus());
+  v1::GenerateRequest request = TextRequest("Once upon a time", 100);
+  request.set_ignore_eos(true);
+  std::vector<Stream> streams(24);
+  std::vector<std::thread> threads;
+  for (Stream& stream : streams) {
+    threads.emplace_back([&cluster, &request, &stream] { stream = Generate(cluster.stub(), request); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  int served = 0, refused = 0;
+  for (const Stream& stream : streams) {
+    if (stream.status.ok()) {
+      ++served;
+      ExpectSound(stream);
+    } else {
+      ++refused;
+      EXPECT_EQ(stream.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << stream.status.error_message();
+      EXPECT_THAT(stream.status.error_message(), HasSubstr("KV"));
+    }
+  }
+  EXPECT_GT(served, 0);
+  EXPECT_GT(refused, 0);
+  EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Describe();
+}
+
+// A short run of ./dev soak.
+TEST(Soak, MemoryAndBlocksStayFlat) {
+  const auto report = RunSoak({.finished = 100, .cancelled = 100, .phases = 2, .warm_up = 1}, [](const SoakSample&) {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_TRUE(report->requests_ended_well);
+  EXPECT_TRUE(report->blocks_flat);
+  EXPECT_TRUE(report->memory_flat) << "grew by " << report->largest_growth_mib << " MiB";
+}
+
+}  // namespace
+}  // namespace kvrelay::e2e
