@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/connection.h"
 #include "cli/exit_code.h"
 #include "cli/failure.h"
 #include "cli/options.h"
@@ -49,7 +50,12 @@ int RunApp(int argc, const char* const* argv, const Console& console, Interrupt*
                        console);
   }
   if (options.command == Command::kWait) options.deadline_ms = kWaitCallDeadlineMs;
-  Client client(*addresses, options.deadline_ms, interrupt);
+  absl::StatusOr<Connection> connection = ResolveConnection(*addresses, options);
+  if (!connection.ok()) {
+    return ReportUsage(std::string(connection.status().message()),
+                       "See --tls-ca, --tls-cert, --tls-key and --token-file in --help.", console);
+  }
+  Client client(*std::move(connection), options.deadline_ms, interrupt);
   return Dispatch(options, &client, console);
 }
 

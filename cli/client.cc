@@ -17,7 +17,8 @@ constexpr int kConnectLimitMs = 3000;
 // The largest answer is Tokenize of 1 MiB of text: up to a million ids and pieces.
 constexpr int kMaxReceiveBytes = 16 << 20;
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, absl::ToInt64Milliseconds(rpc::kKeepaliveTime));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, absl::ToInt64Milliseconds(rpc::kKeepaliveTimeout));
@@ -29,15 +30,17 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectLimitMs);
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 }  // namespace
 
-Client::Client(std::vector<std::string> addresses, int64_t deadline_ms, Interrupt* interrupt, ResumeLimits limits)
-    : addresses_(std::move(addresses)), deadline_ms_(deadline_ms), interrupt_(interrupt), limits_(limits) {
-  KV_CHECK(!addresses_.empty(), "a client needs a router");
-  for (const std::string& address : addresses_) stubs_.push_back(v1::GenerationService::NewStub(Connect(address)));
+Client::Client(Connection connection, int64_t deadline_ms, Interrupt* interrupt, ResumeLimits limits)
+    : connection_(std::move(connection)), deadline_ms_(deadline_ms), interrupt_(interrupt), limits_(limits) {
+  KV_CHECK(!connection_.addresses.empty(), "a client needs a router");
+  for (const std::string& address : connection_.addresses) {
+    stubs_.push_back(v1::GenerationService::NewStub(Connect(address, connection_.credentials)));
+  }
 }
 
 absl::Duration Client::GiveUp() const {
@@ -45,7 +48,8 @@ absl::Duration Client::GiveUp() const {
   return Clock::Real()->Now() + absl::Milliseconds(deadline_ms_);
 }
 
-void Client::SetDeadline(absl::Duration give_up, grpc::ClientContext* context) const {
+void Client::Prepare(absl::Duration give_up, grpc::ClientContext* context) const {
+  if (!connection_.token.empty()) context->AddMetadata("authorization", "Bearer " + connection_.token);
   if (give_up == absl::InfiniteDuration()) return;
   // A time span: gRPC counts it from the start of the call.
   const int64_t left_ms = absl::ToInt64Milliseconds(give_up - Clock::Real()->Now());
@@ -83,7 +87,7 @@ CallEnd Client::Generate(const v1::GenerateRequest& request, const OnEvent& on_e
 void Client::ReadStream(absl::Duration give_up, const OnEvent& on_event, const OnResume& on_resume,
                         ResumableStream* stream, Interrupt::Scope* scope, CallEnd* end) {
   grpc::ClientContext context;
-  SetDeadline(give_up, &context);
+  Prepare(give_up, &context);
   scope->SetCall(&context);
   const auto reader = stubs_[router_]->Generate(&context, stream->NextRequest());
   absl::Status broken;

@@ -29,6 +29,14 @@ struct CallEnd {
   bool ok() const { return status.ok() && !interrupted && !output_closed; }
 };
 
+// Where the routers are and how to talk to each of them.
+struct Connection {
+  std::vector<std::string> addresses;  // HOST:PORT or a gRPC target such as unix:/path
+  std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();  // TLS or plaintext
+  bool tls = false;                                                                            // which of both
+  std::string token = {};  // sent with each call; empty: none
+};
+
 // How long Generate goes on without a new token. All routers in turn are one round.
 struct ResumeLimits {
   // A request of which nothing has arrived is given up soon: its sender learns of a wrong address at once.
@@ -42,10 +50,9 @@ struct ResumeLimits {
 
 class Client {
  public:
-  // Each address is HOST:PORT or a gRPC target such as unix:/path. `deadline_ms` bounds each call, with all that
-  // follows it when it is tried again; 0: no bound. Does not connect yet. REQUIRES: at least one address; `interrupt`
-  // outlives this object.
-  Client(std::vector<std::string> addresses, int64_t deadline_ms, Interrupt* interrupt, ResumeLimits limits = {});
+  // `deadline_ms` bounds each call, with all that follows it when it is tried again; 0: no bound. Does not connect yet.
+  // REQUIRES: at least one address; `interrupt` outlives this object.
+  Client(Connection connection, int64_t deadline_ms, Interrupt* interrupt, ResumeLimits limits = {});
 
   // One unary call, for example Call(&Stub::Tokenize, request, &response). Asks the next router where one cannot be
   // reached, each once.
@@ -57,7 +64,7 @@ class Client {
     CallEnd end;
     for (size_t tries = 1;; ++tries) {
       grpc::ClientContext context;
-      SetDeadline(give_up, &context);
+      Prepare(give_up, &context);
       scope.SetCall(&context);
       end.status = (stubs_[router_].get()->*method)(&context, request, response);
       scope.SetCall(nullptr);
@@ -79,19 +86,21 @@ class Client {
   CallEnd Generate(const v1::GenerateRequest& request, const OnEvent& on_event, const OnResume& on_resume = nullptr);
 
   // That of the router which the last call asked; before any call, of the first.
-  const std::string& address() const { return addresses_[router_]; }
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::string& address() const { return connection_.addresses[router_]; }
+  const std::vector<std::string>& addresses() const { return connection_.addresses; }
+  bool tls() const { return connection_.tls; }
 
  private:
   absl::Duration GiveUp() const;
-  void SetDeadline(absl::Duration give_up, grpc::ClientContext* context) const;
+  // Deadline and token of one call.
+  void Prepare(absl::Duration give_up, grpc::ClientContext* context) const;
   void NextRouter() { router_ = (router_ + 1) % stubs_.size(); }
   absl::Duration PauseAfter(size_t rounds) const;
   // One call to the current router, as far as it goes.
   void ReadStream(absl::Duration give_up, const OnEvent& on_event, const OnResume& on_resume, ResumableStream* stream,
                   Interrupt::Scope* scope, CallEnd* end);
 
-  const std::vector<std::string> addresses_;
+  const Connection connection_;
   const int64_t deadline_ms_;
   Interrupt* const interrupt_;
   const ResumeLimits limits_;

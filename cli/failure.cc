@@ -14,12 +14,16 @@ std::string Hint(const Client& client, const CallEnd& end) {
   switch (end.status.error_code()) {
     case grpc::StatusCode::INVALID_ARGUMENT:
       return "Correct the value named above; the options and their ranges are in --help.";
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return "Give the file that holds your token with --token-file; whoever runs the router hands them out.";
     case grpc::StatusCode::NOT_FOUND:
       return "'kvrelay model' shows the model that is served; leave --model out to use it.";
     case grpc::StatusCode::UNAVAILABLE:
       if (end.tokens > 0) return "Nothing was lost but the rest: send the request again, with the same --seed.";
-      return absl::StrCat("Is the router running at ", absl::StrJoin(client.addresses(), " or "),
-                          "? 'kvrelay status' shows its workers; './dev up' starts a service here.");
+      return absl::StrCat("Is the router running at ", absl::StrJoin(client.addresses(), " or "), "? ",
+                          client.tls() ? "Does its certificate end at a CA in --tls-ca, and name this host? "
+                                       : "If it has TLS, give --tls-ca. ",
+                          "'kvrelay status' shows its workers; './dev up' starts a service here.");
     case grpc::StatusCode::RESOURCE_EXHAUSTED:
       return "The service is full. Try again later, or ask for fewer tokens.";
     case grpc::StatusCode::DEADLINE_EXCEEDED:

@@ -21,7 +21,8 @@ constexpr char kFooter[] =
     "again; a stream goes on there without a token lost, repeated or changed. It is given up after 16 rounds through "
     "all\n"
     "routers without a new token, or after 3 if nothing had come yet, with pauses of 0.1 s to 2 s between rounds.\n"
-    "Colours appear on a terminal only, and not with NO_COLOR set.\n"
+    "TLS and token are the same for all of them. For a certificate that a public CA signed, --tls-ca is\n"
+    "/etc/ssl/certs/ca-certificates.crt. Colours appear on a terminal only, and not with NO_COLOR set.\n"
     "JSON output is protobuf's JSON mapping with the field names of generation.proto: one object a line, fields at "
     "their\n"
     "default included, floats that read back to the same bits, 64-bit integers and durations (\"0.25s\") as "
@@ -31,15 +32,22 @@ constexpr char kFooter[] =
 
 std::string Footer() { return std::string(kFooter) + kExitCodeHelp; }
 
-void AddAddress(CLI::App* app, Options* options) {
-  app->add_option("--address,--server", options->addresses, "Router; several with commas or repeated")
+void AddRouters(CLI::App* app, Options* o) {
+  const auto file = [app](const char* flag, std::string& path, const char* variable, const char* help) {
+    app->add_option(flag, path, help)->envname(variable)->type_name("FILE");
+  };
+  app->add_option("--address,--server", o->addresses, "Router; several with commas or repeated")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("HOST:PORT");
+  file("--tls-ca", o->tls_ca, "KVRELAY_TLS_CA", "Use TLS; a router's certificate must end at a CA in this PEM file");
+  file("--tls-cert", o->tls_cert, "KVRELAY_TLS_CERT", "Certificate chain to show, where a router asks for one");
+  file("--tls-key", o->tls_key, "KVRELAY_TLS_KEY", "Its private key");
+  file("--token-file", o->token_file, "KVRELAY_TOKEN_FILE", "File with the token to send, and nothing else");
 }
 
 void AddConnection(CLI::App* app, Options* options) {
-  AddAddress(app, options);
+  AddRouters(app, options);
   app->add_option("--deadline-ms", options->deadline_ms, "Ends each call, resumed or not, after this time; 0: never")
       ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
       ->type_name("MS");
@@ -171,7 +179,7 @@ void AddAsking(CLI::App* app, Options* options) {
   wait->add_option("--timeout-s", options->timeout_s, "Give up after this many seconds; default 120")
       ->check(CLI::Range(uint32_t{0}, uint32_t{86'400}));
   wait->add_flag("--all", options->all, "Wait until every configured worker is ready");
-  AddAddress(wait, options);
+  AddRouters(wait, options);
   wait->add_flag("--quiet", options->quiet, "No progress");
 }
 

@@ -37,6 +37,8 @@ struct Options {
   Command command = Command::kStatus;
   std::vector<std::string> addresses;  // of routers
   int64_t deadline_ms = 0;
+  std::string tls_ca, tls_cert, tls_key;  // PEM files; without a CA: plaintext
+  std::string token_file;                 // empty: no token
   bool json = false;
   bool quiet = false;
 

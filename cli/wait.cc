@@ -84,7 +84,8 @@ int RunWait(const Options& options, Client* client, const Console& console) {
   while (true) {
     v1::GetStatusResponse response;
     const CallEnd end = client->Call(&Stub::GetStatus, v1::GetStatusRequest(), &response);
-    if (end.interrupted) {
+    // Waiting does not make a token valid.
+    if (end.interrupted || end.status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
       progress.Clear();
       return ReportEnd(*client, end, console);
     }
@@ -102,6 +103,7 @@ int RunWait(const Options& options, Client* client, const Console& console) {
       progress.Clear();
       console.err << "kvrelay: not ready after " << options.timeout_s << " s\n";
       for (const std::string& problem : readiness.problems) console.err << "  " << problem << '\n';
+      if (!end.ok()) console.err << "  " << SafeForTerminal(end.status.error_message()) << '\n';
       console.err << "  Look at the logs of these processes ('./dev up' writes .run/*.log)." << std::endl;
       return kExitOther;
     }

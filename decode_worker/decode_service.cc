@@ -14,7 +14,7 @@ using worker::v1::DecodeResponse;
 class DecodeServiceImpl final : public worker::v1::DecodeService::CallbackService {
  public:
   DecodeServiceImpl(const worker::WorkerContext* context, ReservationTable* reservations)
-      : context_(context), reservations_(reservations) {}
+      : context_(context), reservations_(reservations), channels_(context->tls) {}
 
   grpc::ServerBidiReactor<DecodeRequest, DecodeResponse>* Decode(grpc::CallbackServerContext* context) override {
     return StartDecodeCall(context, context_, reservations_, &channels_);

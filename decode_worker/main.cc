@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   decode_worker::ReservationTable reservations;
   const worker::Role role{
       .name = "decode",
+      .peer_role = rpc::PeerRole::kDecode,
       .receives_kv = true,
       .max_receive_bytes = decode_worker::kMaxKvMessageBytes,
       .make_services = [&](const worker::WorkerContext* context) {

@@ -10,7 +10,9 @@ int main(int argc, char** argv) {
   using namespace kvrelay;  // NOLINT: main only
   const auto options = worker::ParseWorkerOptions(argc, argv, "prefill");
   if (const int* exit_code = std::get_if<int>(&options)) return *exit_code;
-  const worker::Role role{.name = "prefill", .make_services = [](const worker::WorkerContext* context) {
+  const worker::Role role{.name = "prefill",
+                          .peer_role = rpc::PeerRole::kPrefill,
+                          .make_services = [](const worker::WorkerContext* context) {
                             std::vector<worker::RoleService> services;
                             services.push_back({worker::v1::PrefillService::service_full_name(),
                                                 prefill_worker::NewPrefillService(context)});

@@ -10,7 +10,7 @@ namespace {
 
 class PrefillServiceImpl final : public worker::v1::PrefillService::CallbackService {
  public:
-  explicit PrefillServiceImpl(const worker::WorkerContext* context) : context_(context) {}
+  explicit PrefillServiceImpl(const worker::WorkerContext* context) : context_(context), channels_(context->tls) {}
 
   grpc::ServerWriteReactor<worker::v1::PrefillResponse>* Prefill(grpc::CallbackServerContext* call_context,
                                                                  const worker::v1::PrefillRequest* request) override {

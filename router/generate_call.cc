@@ -89,20 +89,23 @@ class GenerateCall::ToPrefill final : public PrefillListener {
 };
 
 std::shared_ptr<GenerateCall> GenerateCall::New(const Backend& backend, grpc::CallbackServerContext* context,
-                                                std::function<void()> on_end) {
-  std::shared_ptr<GenerateCall> call(new GenerateCall(backend, context, std::move(on_end)));
+                                                Caller caller, std::function<void()> on_end) {
+  std::shared_ptr<GenerateCall> call(new GenerateCall(backend, context, std::move(caller), std::move(on_end)));
   call->self_ = call;
   return call;
 }
 
-GenerateCall::GenerateCall(const Backend& backend, grpc::CallbackServerContext* context, std::function<void()> on_end)
+GenerateCall::GenerateCall(const Backend& backend, grpc::CallbackServerContext* context, Caller caller,
+                           std::function<void()> on_end)
     : backend_(backend),
       arrival_(backend.clock->Now()),
       on_end_(std::move(on_end)),
-      writer_(this, kUnsentMax, [context] {
-        observability::LogWarning("client_too_slow", {{"messages_waiting", kUnsentMax}});
-        context->TryCancel();  // OnCancel does the rest
-      }) {}
+      writer_(this, kUnsentMax,
+              [context] {
+                observability::LogWarning("client_too_slow", {{"messages_waiting", kUnsentMax}});
+                context->TryCancel();  // OnCancel does the rest
+              }),
+      caller_(std::move(caller)) {}
 
 void GenerateCall::Prepare(const v1::GenerateRequest& request) {
   const std::string made_id = absl::StrCat("r-", absl::BytesToHexString(RandomBytes(8)));
@@ -112,6 +115,8 @@ void GenerateCall::Prepare(const v1::GenerateRequest& request) {
   mailbox_.Post([self = shared_from_this(), built = *std::move(built)]() mutable {
     if (self->ended_) return;  // cancelled in the meantime
     self->request_id_ = built.request_id;
+    const auto tokens = static_cast<uint64_t>(built.spec.prompt_length()) + built.spec.max_tokens();
+    if (const absl::Status taken = self->caller_.ticket->TakeTokens(tokens); !taken.ok()) return self->End(taken);
     const ServedModel* model = self->backend_.model;
     self->flow_.emplace(
         std::move(built),
@@ -161,10 +166,13 @@ void GenerateCall::Send(v1::GenerateResponse response) { writer_.Push(std::move(
 void GenerateCall::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
   observability::LogInfo("request", {{"request_id", request_id_},
+                                     {"client", caller_.client},
                                      {"code", absl::StatusCodeToString(status.code())},
                                      {"message", std::string(status.message())},
                                      {"seconds", absl::ToDoubleSeconds(backend_.clock->Now() - arrival_)}});
-  std::exchange(on_end_, nullptr)();  // first: a client that has seen its end finds the place free
+  // First: a client that has seen its end finds the place and its quota free.
+  caller_.ticket.reset();
+  std::exchange(on_end_, nullptr)();
   writer_.FinishAfterQueue(rpc::ToGrpc(WithAdvice(status)));
 }
 

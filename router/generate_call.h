@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/rpc/stream_writer.h"
+#include "router/client_quotas.h"
 #include "router/generate_flow.h"
 #include "router/mailbox.h"
 #include "router/served_model.h"
@@ -36,6 +37,12 @@ struct Backend {
   FlowLimits limits = {};
 };
 
+// Who made a request.
+struct Caller {
+  std::string client;                   // for the log
+  std::unique_ptr<QuotaTicket> ticket;  // null: the request is about to be refused
+};
+
 class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
                            public FlowSink,
                            public WorkerCalls,
@@ -44,7 +51,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   static constexpr size_t kUnsentMax = 1024;
 
   // `on_end` is called once, when the request needs no more work: at its end, not when the client has read it.
-  static std::shared_ptr<GenerateCall> New(const Backend& backend, grpc::CallbackServerContext* context,
+  static std::shared_ptr<GenerateCall> New(const Backend& backend, grpc::CallbackServerContext* context, Caller caller,
                                            std::function<void()> on_end);
 
   // Builds the flow's request (on the caller's thread: it may take milliseconds) and starts the flow.
@@ -70,7 +77,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
  private:
   class ToDecode;
   class ToPrefill;
-  GenerateCall(const Backend& backend, grpc::CallbackServerContext* context, std::function<void()> on_end);
+  GenerateCall(const Backend& backend, grpc::CallbackServerContext* context, Caller caller,
+               std::function<void()> on_end);
   void Post(std::function<void(GenerateFlow&)> event);
   void Abort(absl::Status status);
 
@@ -82,6 +90,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   Mailbox mailbox_;
   // All below are touched inside the mailbox only.
+  Caller caller_;
   std::string request_id_;
   std::optional<GenerateFlow> flow_;
   bool ended_ = false;

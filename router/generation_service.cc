@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/rpc/duration.h"
 #include "common/rpc/status_mapping.h"
 #include "common/text/tokenizer.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
+#include "router/client_identity.h"
 #include "router/request_validation.h"
 #include "router/text_pool.h"
 
@@ -113,6 +115,7 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
   Service(const Backend& backend, const ServiceOptions& options)
       : backend_(backend),
         options_(options),
+        quotas_(options.quotas),
         active_(options.max_active),
         pool_(options.text_threads, /*queue_max=*/options.max_active) {}
 
@@ -121,16 +124,15 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
                                                            const v1::GenerateRequest* request) override {
-    const std::optional<uint64_t> number = active_.Enter();
-    auto call = GenerateCall::New(backend_, context, [this, number] {
+    absl::StatusOr<Admitted> admitted = Admit(*context);
+    const auto number = admitted.ok() ? std::optional(admitted->number) : std::nullopt;
+    Caller caller = admitted.ok() ? std::move(admitted->caller) : Caller{PeerHost(context->peer()), nullptr};
+    auto call = GenerateCall::New(backend_, context, std::move(caller), [this, number] {
       if (number) active_.Leave(*number);
     });
     GenerateCall* const reactor = call.get();
-    if (draining_) {
-      call->Refuse(absl::UnavailableError("this router is about to stop"));
-    } else if (!number) {
-      call->Refuse(absl::ResourceExhaustedError(
-          absl::StrCat("this router is full: ", active_.max(), " requests are in it; try again later")));
+    if (!number) {
+      call->Refuse(admitted.status());
     } else {
       active_.Set(*number, call);
       // The request is copied: a cancelled call may end, and its request with it, while the job still waits.
@@ -165,6 +167,8 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
 
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context, const v1::GetModelRequest* request,
                                      v1::GetModelResponse* response) override {
+    const auto client = IdentifyClient(*context, options_.tokens);
+    if (!client.ok()) return Finished(context, client.status());
     const ModelFacts& facts = backend_.model->facts();
     const absl::Status status = CheckModelName(request->model(), facts);
     if (status.ok()) {
@@ -183,6 +187,8 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context, const v1::GetStatusRequest*,
                                       v1::GetStatusResponse* response) override {
+    const auto client = IdentifyClient(*context, options_.tokens);
+    if (!client.ok()) return Finished(context, client.status());
     response->set_version(Version());
     response->set_instance(options_.instance);
     response->set_active_requests(active_.count());
@@ -191,25 +197,53 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
   }
 
  private:
+  struct Admitted {
+    Caller caller;
+    uint64_t number;  // among the active calls
+  };
+
+  // Takes a generation in: who it is from, within its quota, with a place in this router.
+  absl::StatusOr<Admitted> Admit(const grpc::CallbackServerContext& context) {
+    Admitted admitted;
+    KV_ASSIGN_OR_RETURN(admitted.caller.client, IdentifyClient(context, options_.tokens));
+    if (draining_) return absl::UnavailableError("this router is about to stop");
+    KV_ASSIGN_OR_RETURN(admitted.caller.ticket, quotas_.Enter(admitted.caller.client));
+    const std::optional<uint64_t> number = active_.Enter();
+    if (!number) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("this router is full: ", active_.max(), " requests are in it; try again later"));
+    }
+    admitted.number = *number;
+    return admitted;
+  }
+
   static grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const absl::Status& status) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(rpc::ToGrpc(status));
     return reactor;
   }
 
-  // Request and response live until Finish.
+  // Within the client's quota of requests. Request and response live until Finish.
   template <typename Work>
   grpc::ServerUnaryReactor* OnPool(grpc::CallbackServerContext* context, Work work) {
+    absl::StatusOr<std::string> client = IdentifyClient(*context, options_.tokens);
+    if (!client.ok()) return Finished(context, client.status());
+    absl::StatusOr<std::shared_ptr<QuotaTicket>> ticket = quotas_.Enter(*client);
+    if (!ticket.ok()) return Finished(context, ticket.status());
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    if (!pool_.Submit([reactor, work = std::move(work)] { reactor->Finish(rpc::ToGrpc(work())); })) {
-      reactor->Finish(rpc::ToGrpc(PoolFull()));
-    }
+    const bool taken = pool_.Submit([reactor, work = std::move(work), ticket = *std::move(ticket)]() mutable {
+      const absl::Status status = work();
+      ticket = nullptr;
+      reactor->Finish(rpc::ToGrpc(status));
+    });
+    if (!taken) reactor->Finish(rpc::ToGrpc(PoolFull()));
     return reactor;
   }
 
   const Backend backend_;
   const ServiceOptions options_;
   std::atomic<bool> draining_{false};
+  ClientQuotas quotas_;
   ActiveCalls active_;
   TextPool pool_;  // last: its jobs use what is above
 };

@@ -1,4 +1,5 @@
-// kvrelay.v1.GenerationService: checks and hands over. Text work runs on a pool of its own; everything else is quick.
+// kvrelay.v1.GenerationService: finds out who calls, checks, and hands over. Text work runs on a pool of its own;
+// everything else is quick.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -6,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "router/client_quotas.h"
+#include "router/client_tokens.h"
 #include "router/generate_call.h"
 
 namespace kvrelay::router {
@@ -14,6 +17,8 @@ struct ServiceOptions {
   std::string instance;
   uint32_t max_active = 256;  // requests in the router; more are refused with RESOURCE_EXHAUSTED
   int text_threads = 2;
+  const ClientTokens* tokens = nullptr;  // null: clients need none; must outlive the service
+  QuotaLimits quotas = {};               // of each client
 };
 
 // Thread-safe. Must outlive the server that serves it, and be destroyed only after that server has shut down.

@@ -98,7 +98,7 @@ class GrpcDecodeClient final : public DecodeClient {
   explicit GrpcDecodeClient(WorkerChannels* channels) : channels_(channels) {}
 
   std::unique_ptr<DecodeCall> Open(const Worker& worker, std::shared_ptr<DecodeListener> listener) override {
-    auto stream = std::make_shared<Stream>(channels_->Get(worker.address), std::move(listener));
+    auto stream = std::make_shared<Stream>(channels_->Get(worker.role, worker.address), std::move(listener));
     stream->Start();
     return std::make_unique<Handle>(std::move(stream));
   }

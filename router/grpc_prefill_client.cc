@@ -63,7 +63,7 @@ class GrpcPrefillClient final : public PrefillClient {
 
   std::unique_ptr<PrefillCall> Open(const Worker& worker, const wire::PrefillRequest& request,
                                     std::shared_ptr<PrefillListener> listener) override {
-    auto stream = std::make_shared<Stream>(channels_->Get(worker.address), request, std::move(listener));
+    auto stream = std::make_shared<Stream>(channels_->Get(worker.role, worker.address), request, std::move(listener));
     stream->Start();
     return std::make_unique<Handle>(std::move(stream));
   }

@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "common/observability/log.h"
+#include "common/rpc/credentials.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
@@ -20,10 +21,38 @@ namespace {
 // elsewhere.
 constexpr absl::Duration kDrainGrace = absl::Seconds(25);
 
+// Connections of clients without a call are closed after this time.
+constexpr absl::Duration kMaxIdle = absl::Minutes(10);
+
+// Null where it is not configured.
+struct Security {
+  std::unique_ptr<rpc::MutualTls> workers;
+  std::unique_ptr<rpc::Certificates> certificates;  // of `server`
+  std::shared_ptr<grpc::ServerCredentials> server;
+  std::unique_ptr<ClientTokens> tokens;
+};
+
+absl::StatusOr<Security> LoadSecurity(const RouterOptions& options) {
+  Security security;
+  if (!options.tls.files.none()) {
+    KV_ASSIGN_OR_RETURN(security.workers,
+                        rpc::MutualTls::Load(options.tls.files, options.tls.trust_domain, rpc::PeerRole::kRouter));
+  }
+  if (!options.public_files.cert.empty()) {
+    KV_ASSIGN_OR_RETURN(security.certificates, rpc::Certificates::Load(options.public_files));
+    security.server = rpc::PublicServerCredentials(*security.certificates);
+  }
+  if (!options.client_tokens.empty()) {
+    KV_ASSIGN_OR_RETURN(security.tokens, ClientTokens::Load(options.client_tokens));
+  }
+  return security;
+}
+
 absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, OpenServedModel(options.model, options.model_name));
+  KV_ASSIGN_OR_RETURN(const Security security, LoadSecurity(options));
   signals.Block();
-  WorkerChannels channels;
+  WorkerChannels channels(security.workers.get());
   WorkerRegistry registry({.targets = options.workers, .fingerprint = model->facts().fingerprint}, &channels,
                           Clock::Real());
   AdmissionQueue admission(options.queue);
@@ -38,14 +67,23 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
                                              .decode_client = decode_client.get(),
                                              .prefill_client = prefill_client.get(),
                                              .limits = limits},
-                                            {.instance = options.instance, .max_active = options.max_active});
+                                            {.instance = options.instance,
+                                             .max_active = options.max_active,
+                                             .tokens = security.tokens.get(),
+                                             .quotas = options.quotas});
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server,
-                      rpc::Server::Start({.listen = options.listen},
+                      rpc::Server::Start({.listen = options.listen,
+                                          .credentials = security.server,
+                                          .health_listen = options.tls.health_listen,
+                                          .max_idle = kMaxIdle},
                                          {{v1::GenerationService::service_full_name(), service->service()}}));
   observability::LogInfo("ready", {{"role", "router"},
                                    {"instance", options.instance},
                                    {"address", server->address()},
                                    {"model", model->facts().name},
+                                   {"tls", security.server != nullptr},
+                                   {"worker_tls", security.workers != nullptr},
+                                   {"tokens", security.tokens != nullptr},
                                    {"workers", options.workers.size()},
                                    {"version", Version()}});
   if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));
@@ -64,6 +102,7 @@ int Run(int argc, char** argv) {
   if (const int* exit_code = std::get_if<int>(&options)) return *exit_code;
   const auto& parsed = std::get<RouterOptions>(options);
   observability::InitLog(parsed.log_format, parsed.log_level);
+  rpc::RaiseFileLimit();
   rpc::StopSignals signals;
   const absl::Status status = Serve(parsed, signals);
   if (status.ok()) return 0;

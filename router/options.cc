@@ -4,26 +4,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
-#include "common/rpc/server.h"
+#include "common/rpc/options_flags.h"
 
 namespace kvrelay::router {
 namespace {
 
-std::string EnvName(std::string flag) {
-  for (char& c : flag) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return "KVRELAY_" + flag;
-}
-
-template <typename T>
-CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
-  return app.add_option("--" + flag, value, help)->envname(EnvName(flag))->capture_default_str();
-}
+using rpc::AddFlag;
 
 // Values that are read as text and turned into more than text.
 struct RawValues {
@@ -32,24 +23,40 @@ struct RawValues {
   int queue_timeout_ms = 30000;
 };
 
-void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
-  Add(app, "model", o.model, "GGUF model file, read for its vocabulary and facts only")->required();
-  Add(app, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
-  Add(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
-  Add(app, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");
-  Add(app, "port-file", o.port_file, "file to write host:port to once the router listens");
-  const std::string address = "host:port, or dns:///host:port for all addresses of a name; several with commas";
-  Add(app, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address))->delimiter(',');
-  Add(app, "decode", raw.decode, absl::StrCat("decode workers: ", address))->delimiter(',');
-  Add(app, "max-active", o.max_active, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
-  Add(app, "queue-requests", o.queue.requests, "most requests that wait for room on a worker")
+void AddSecurityFlags(CLI::App& app, RouterOptions& o) {
+  rpc::AddTlsFlags(app, o.tls);
+  AddFlag(app, "public-tls-cert", o.public_files.cert, "certificate chain to show to clients (default: --tls-cert)");
+  AddFlag(app, "public-tls-key", o.public_files.key, "its private key (default: --tls-key)");
+  AddFlag(app, "client-ca", o.public_files.ca,
+          "CA certificates in PEM; clients must show a certificate signed by one of them");
+  AddFlag(app, "client-tokens", o.client_tokens,
+          "file of lines NAME TOKEN; clients must send one of the tokens (authorization: Bearer TOKEN)");
+  AddFlag(app, "client-max-requests", o.quotas.max_requests, "most requests of one client at a time; 0: no limit")
       ->check(CLI::Range(0, 65536));
-  Add(app, "queue-tokens", o.queue.tokens, "most tokens, prompt + max_tokens, of the requests that wait")
+  AddFlag(app, "client-max-tokens", o.quotas.max_tokens,
+          "most tokens (prompts + max_tokens) of one client at a time; 0: no limit")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
-  Add(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker")
+}
+
+void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
+  AddFlag(app, "model", o.model, "GGUF model file, read for its vocabulary and facts only")->required();
+  AddFlag(app, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
+  AddFlag(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  AddFlag(app, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");
+  AddFlag(app, "port-file", o.port_file, "file to write host:port to once the router listens");
+  const std::string address = "host:port, or dns:///host:port for all addresses of a name; several with commas";
+  AddFlag(app, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address))->delimiter(',');
+  AddFlag(app, "decode", raw.decode, absl::StrCat("decode workers: ", address))->delimiter(',');
+  AddFlag(app, "max-active", o.max_active, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
+  AddFlag(app, "queue-requests", o.queue.requests, "most requests that wait for room on a worker")
+      ->check(CLI::Range(0, 65536));
+  AddFlag(app, "queue-tokens", o.queue.tokens, "most tokens, prompt + max_tokens, of the requests that wait")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
+  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker")
       ->check(CLI::Range(1, 3600000));
-  Add(app, "log-format", raw.log_format, "text, json");
-  Add(app, "log-level", raw.log_level, "debug, info, warning, error");
+  AddSecurityFlags(app, o);
+  AddFlag(app, "log-format", raw.log_format, "text, json");
+  AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
 }
 
 absl::Status AddWorkers(v1::WorkerRole role, const std::vector<std::string>& addresses, RouterOptions& o) {
@@ -67,6 +74,22 @@ std::string DefaultInstance() {
   return absl::StrCat("router-", host, "-", getpid());
 }
 
+absl::Status InterpretTls(RouterOptions& o) {
+  KV_RETURN_IF_ERROR(rpc::CheckTlsOptions(o.tls));
+  if (o.public_files.cert.empty() != o.public_files.key.empty()) {
+    return absl::InvalidArgumentError("--public-tls-cert and --public-tls-key belong together");
+  }
+  if (o.public_files.cert.empty()) {
+    o.public_files.cert = o.tls.files.cert;
+    o.public_files.key = o.tls.files.key;
+  }
+  const bool tls = !o.public_files.cert.empty();
+  if (!tls && !o.public_files.ca.empty()) {
+    return absl::InvalidArgumentError("--client-ca needs TLS: give --public-tls-cert and --public-tls-key too");
+  }
+  return rpc::CheckPlaintext(o.listen, tls, o.tls);
+}
+
 absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_PREFILL, raw.prefill, o));
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_DECODE, raw.decode, o));
@@ -74,7 +97,7 @@ absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
   o.queue_timeout = absl::Milliseconds(raw.queue_timeout_ms);
   KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
   KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
-  KV_RETURN_IF_ERROR(rpc::ParseHostPort(o.listen).status());
+  KV_RETURN_IF_ERROR(InterpretTls(o));
   if (o.instance.empty()) o.instance = DefaultInstance();
   const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });
   if (o.instance.size() > 128 || !clean) {

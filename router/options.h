@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "common/observability/log.h"
+#include "common/rpc/options_tls.h"
 #include "router/admission.h"
+#include "router/client_quotas.h"
 #include "router/worker_address.h"
 
 namespace kvrelay::router {
@@ -23,6 +25,10 @@ struct RouterOptions {
   uint32_t max_active = 1024;
   AdmissionLimits queue;
   absl::Duration queue_timeout = absl::Seconds(30);
+  rpc::TlsOptions tls;         // towards workers
+  rpc::TlsFiles public_files;  // towards clients; after parsing with the defaults of `tls`; no certificate: plaintext
+  std::string client_tokens;   // empty: none are asked for
+  QuotaLimits quotas;
   observability::LogFormat log_format = observability::LogFormat::kText;
   observability::LogLevel log_level = observability::LogLevel::kInfo;
 };

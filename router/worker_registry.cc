@@ -119,7 +119,7 @@ void WorkerRegistry::UpdateStreams() {
       continue;
     }
     if (it->second.stream != nullptr) it->second.stream->Cancel();
-    channels_->Forget(it->first.second);
+    channels_->Forget(it->first.first, it->first.second);
     table_.Remove(it->first);
     it = watches_.erase(it);
   }
@@ -128,7 +128,7 @@ void WorkerRegistry::UpdateStreams() {
     Watch& watch = watches_[key];
     table_.Add(key);
     if (watch.stream != nullptr || now < watch.retry_at) continue;
-    watch.stream = new Stream(this, key, channels_->Get(key.second));
+    watch.stream = new Stream(this, key, channels_->Get(key.first, key.second));
     ++streams_;
     watch.stream->Start();
   }

@@ -2,6 +2,8 @@
 
 #include <grpc/support/log.h>
 
+#include <string_view>
+
 #include "common/observability/log.h"
 
 namespace kvrelay::rpc {
@@ -21,8 +23,13 @@ observability::LogLevel Level(gpr_log_severity severity) {
   return observability::LogLevel::kWarning;
 }
 
+// Of metadata that gRPC cannot parse it writes name and value; values are for nobody's eyes.
+std::string_view WithoutMetadata(std::string_view message) {
+  return message.starts_with("Error parsing metadata") ? message.substr(0, message.find(" value=")) : message;
+}
+
 void Forward(gpr_log_func_args* args) {
-  observability::Log(Level(args->severity), "grpc", {{"message", args->message}});
+  observability::Log(Level(args->severity), "grpc", {{"message", WithoutMetadata(args->message)}});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "common/rpc/host_port.h"
 
+#include <arpa/inet.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +32,12 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& address) {
 std::string JoinHostPort(const HostPort& address) {
   const bool v6 = absl::StrContains(address.host, ':');
   return v6 ? absl::StrCat("[", address.host, "]:", address.port) : absl::StrCat(address.host, ":", address.port);
+}
+
+bool IsLoopback(const HostPort& address) {
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  return address.host == "localhost" || address.host == "::1";
 }
 
 }  // namespace kvrelay::rpc

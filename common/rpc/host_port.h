@@ -14,5 +14,7 @@ struct HostPort {
 };
 absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
 std::string JoinHostPort(const HostPort& address);
+// localhost, ::1 and 127.x.x.x: not reachable from other machines. Other names are not resolved and do not count.
+bool IsLoopback(const HostPort& address);
 
 }  // namespace kvrelay::rpc

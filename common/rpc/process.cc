@@ -1,6 +1,7 @@
 #include "common/rpc/process.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -45,6 +46,13 @@ int StopSignals::Wait() {
   KV_CHECK(sigwait(&set, &number) == 0, "the signal set is valid");
   KV_CHECK(pthread_sigmask(SIG_UNBLOCK, &set, nullptr) == 0, "the signal set is valid");
   return number;
+}
+
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // a lower limit than could be is no reason not to start
 }
 
 absl::Status WritePortFile(const std::string& path, const std::string& address) {

@@ -1,4 +1,4 @@
-// What a server program does with its surroundings: signals and the port file.
+// What a server program does with its surroundings: signals, open files and the port file.
 #pragma once
 
 #include <string>
@@ -19,6 +19,10 @@ class StopSignals {
   // Waits for the first signal and returns its number. REQUIRES: Block was called.
   int Wait();
 };
+
+// Lets this process open as many files as the system allows: connections are files, and gRPC 1.51 stops accepting for
+// good when they run out.
+void RaiseFileLimit();
 
 // Writes `address` and a newline to `path`, complete or not at all.
 absl::Status WritePortFile(const std::string& path, const std::string& address);

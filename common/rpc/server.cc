@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/observability/log.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/grpc_log.h"
 
@@ -41,6 +42,11 @@ void SetTransport(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              absl::ToInt64Milliseconds(kKeepaliveTime / 2));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, absl::ToInt64Milliseconds(kHandshakeTimeout));
+  if (options.max_idle < absl::InfiniteDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, absl::ToInt64Milliseconds(options.max_idle));
+  }
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
 }
 
@@ -65,6 +71,15 @@ std::string BindFailure(const HostPort& address) {
   return cause;
 }
 
+void WarnOfPlaintext(const ServerOptions& options) {
+  const absl::StatusOr<HostPort> address = ParseHostPort(options.listen);
+  if (options.credentials != nullptr || !address.ok() || IsLoopback(*address)) return;
+  observability::LogWarning("plaintext", {{"listen", options.listen},
+                                          {"message",
+                                           "there is no TLS: whoever reaches this port may use it, and "
+                                           "whoever is on the way may read and change what is said"}});
+}
+
 absl::Status CannotListen(const std::string& listen, const std::string& cause) {
   return absl::UnavailableError(
       absl::StrCat("cannot listen on ", listen, ": ", cause, "; choose another address, or port 0 for a free one"));
@@ -78,41 +93,63 @@ absl::Status CheckCanListen(const std::string& listen) {
   return cause.empty() ? absl::OkStatus() : CannotListen(listen, cause);
 }
 
-Server::Server(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names)
-    : server_(std::move(server)), address_(std::move(address)), names_(std::move(names)) {}
+Server::Server(Bound main, Bound health) : main_(std::move(main)), health_(std::move(health)) {}
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
-                                                      const std::vector<ServedService>& services) {
-  KV_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(options.listen));
-  RouteGrpcLog();
-  InstallPlugins();
+absl::StatusOr<Server::Bound> Server::Listen(const std::string& listen, const ServerOptions& options,
+                                             const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                             const std::vector<ServedService>& services) {
+  KV_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(listen));
   grpc::ServerBuilder builder;
   SetTransport(options, builder);
   int bound_port = 0;
-  builder.AddListeningPort(JoinHostPort(address), grpc::InsecureServerCredentials(), &bound_port);
-  std::vector<std::string> names;
-  for (const ServedService& served : services) {
-    builder.RegisterService(served.service);
-    names.push_back(served.name);
-  }
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || bound_port <= 0) {
+  builder.AddListeningPort(JoinHostPort(address), credentials, &bound_port);
+  for (const ServedService& served : services) builder.RegisterService(served.service);
+  Bound bound;
+  bound.server = builder.BuildAndStart();
+  if (bound.server == nullptr || bound_port <= 0) {
     const std::string cause = BindFailure(address);
-    return CannotListen(options.listen, cause.empty() ? "unknown cause" : cause);
+    return CannotListen(listen, cause.empty() ? "unknown cause" : cause);
   }
-  for (const std::string& name : names) server->GetHealthCheckService()->SetServingStatus(name, true);
   address.port = bound_port;
-  return std::unique_ptr<Server>(new Server(std::move(server), JoinHostPort(address), std::move(names)));
+  bound.address = JoinHostPort(address);
+  return bound;
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const std::vector<ServedService>& services) {
+  RouteGrpcLog();
+  InstallPlugins();
+  const auto plaintext = grpc::InsecureServerCredentials();
+  const auto& credentials = options.credentials == nullptr ? plaintext : options.credentials;
+  WarnOfPlaintext(options);
+  KV_ASSIGN_OR_RETURN(Bound main, Listen(options.listen, options, credentials, services));
+  Bound health;
+  if (!options.health_listen.empty()) {
+    KV_ASSIGN_OR_RETURN(health, Listen(options.health_listen, options, plaintext, {}));
+  }
+  for (const Bound* bound : {&main, &health}) {
+    if (bound->server == nullptr) continue;
+    for (const ServedService& served : services) {
+      bound->server->GetHealthCheckService()->SetServingStatus(served.name, true);
+    }
+  }
+  return std::unique_ptr<Server>(new Server(std::move(main), std::move(health)));
 }
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
-void Server::SetNotServing() { server_->GetHealthCheckService()->SetServingStatus(false); }
+void Server::SetNotServing() {
+  main_.server->GetHealthCheckService()->SetServingStatus(false);
+  if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(false);
+}
 
 void Server::Shutdown(absl::Duration grace) {
   SetNotServing();
-  server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
-  server_->Wait();
+  main_.server->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
+  main_.server->Wait();
+  if (health_.server == nullptr) return;
+  health_.server->Shutdown(gpr_time_0(GPR_TIMESPAN));
+  health_.server->Wait();
 }
 
 }  // namespace kvrelay::rpc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <memory>
@@ -15,10 +16,16 @@
 
 namespace kvrelay::rpc {
 
+// A connection that has not finished its handshake within this time is closed.
+inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(10);
+
 struct ServerOptions {
-  std::string listen;                 // host:port; port 0: a free one
+  std::string listen;                                              // host:port; port 0: a free one
+  std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;  // null: plaintext
+  std::string health_listen = {};     // host:port of a second, plaintext port with health alone; empty: none
   int max_receive_bytes = 4 << 20;    // one message; larger ones end their call with RESOURCE_EXHAUSTED
-  int max_concurrent_streams = 1000;  // per connection
+  int max_concurrent_streams = 1000;  // per connection; further calls wait in the client
+  absl::Duration max_idle = absl::InfiniteDuration();  // connections without calls are closed after this time
 };
 
 struct ServedService {
@@ -36,7 +43,9 @@ class Server {
   ~Server();  // Shutdown without grace
 
   // host:port as bound.
-  const std::string& address() const { return address_; }
+  const std::string& address() const { return main_.address; }
+  // The same of the second port; empty: none.
+  const std::string& health_address() const { return health_.address; }
 
   // Health says NOT_SERVING from now on; calls are still taken, the services refuse what they must.
   void SetNotServing();
@@ -44,11 +53,18 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::unique_ptr<grpc::Server> server, std::string address, std::vector<std::string> names);
+  // A server of gRPC, and host:port as bound; the second one may be missing.
+  struct Bound {
+    std::unique_ptr<grpc::Server> server;
+    std::string address;
+  };
 
-  const std::unique_ptr<grpc::Server> server_;
-  const std::string address_;
-  const std::vector<std::string> names_;
+  static absl::StatusOr<Bound> Listen(const std::string& listen, const ServerOptions& options,
+                                      const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                      const std::vector<ServedService>& services);
+  Server(Bound main, Bound health);
+
+  const Bound main_, health_;
 };
 
 // Whether an address can be bound now; the errors of Server::Start. For programs that load for long before they listen.

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/task_runner.h"
 #include "common/engine/engine.h"
+#include "common/rpc/credentials.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
 #include "common/worker/token_budget.h"
@@ -26,9 +27,10 @@ struct WorkerContext {
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"
   std::string kernel_id;
-  std::string kv_address;  // where prefill workers reach the KvService; empty for a prefill worker
+  std::string kv_address;  // where senders reach the KvService; empty for a prefill worker
   int vocabulary = 0;
-  std::vector<int32_t> eos_ids;  // the model's own end tokens
+  std::vector<int32_t> eos_ids;         // the model's own end tokens
+  const rpc::MutualTls* tls = nullptr;  // null: plaintext
 };
 
 }  // namespace kvrelay::worker

@@ -4,6 +4,9 @@
 
 namespace kvrelay::worker {
 
+KvChannels::KvChannels(const rpc::MutualTls* tls)
+    : credentials_(tls == nullptr ? nullptr : tls->ChannelTo(rpc::PeerRole::kDecode)) {}
+
 std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
   std::lock_guard lock(mutex_);
   // Decode workers come and go; addresses that nobody sends to make room.
@@ -11,7 +14,7 @@ std::shared_ptr<grpc::Channel> KvChannels::Get(const std::string& address) {
     std::erase_if(channels_, [](const auto& entry) { return entry.second.use_count() == 1; });
   }
   std::shared_ptr<grpc::Channel>& channel = channels_[address];
-  if (channel == nullptr) channel = rpc::NewChannel(address);
+  if (channel == nullptr) channel = rpc::NewChannel(address, credentials_);
   return channel;
 }
 

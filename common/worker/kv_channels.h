@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string>
 
+#include "common/rpc/credentials.h"
+
 namespace kvrelay::worker {
 
 // Thread-safe.
@@ -16,9 +18,13 @@ class KvChannels {
   // Connections kept while nobody uses them.
   static constexpr size_t kMaxIdle = 64;
 
+  // With TLS a receiver must show the certificate of a decode worker; null: plaintext.
+  explicit KvChannels(const rpc::MutualTls* tls = nullptr);
+
   std::shared_ptr<grpc::Channel> Get(const std::string& address);
 
  private:
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_;
 };

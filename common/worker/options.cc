@@ -4,27 +4,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/cpu_limit.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
-#include "common/rpc/server.h"
+#include "common/rpc/host_port.h"
+#include "common/rpc/options_flags.h"
 
 namespace kvrelay::worker {
 namespace {
 
-std::string EnvName(std::string flag) {
-  for (char& c : flag) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return "KVRELAY_" + flag;
-}
-
-template <typename T>
-CLI::Option* Add(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
-  return app.add_option("--" + flag, value, help)->envname(EnvName(flag))->capture_default_str();
-}
+using rpc::AddFlag;
 
 // Values that are read as text and turned into more than text.
 struct RawValues {
@@ -35,31 +27,32 @@ struct RawValues {
 };
 
 void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
-  Add(app, "model", o.model, "GGUF model file")->required();
-  Add(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
-  Add(app, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
-  Add(app, "port-file", o.port_file, "file to write host:port to once the worker listens");
-  Add(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
+  AddFlag(app, "model", o.model, "GGUF model file")->required();
+  AddFlag(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  AddFlag(app, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
+  AddFlag(app, "port-file", o.port_file, "file to write host:port to once the worker listens");
+  AddFlag(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
       ->check(CLI::Range(0, 1024));
-  app.add_flag("--pin-threads", raw.pin_threads, "keep each compute thread on one CPU")
-      ->envname(EnvName("pin-threads"));
-  Add(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
-  Add(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
-  Add(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
-  Add(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
-  Add(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
+  rpc::AddSwitch(app, "pin-threads", raw.pin_threads, "keep each compute thread on one CPU");
+  AddFlag(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
+  AddFlag(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
+  AddFlag(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
+  AddFlag(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
+  AddFlag(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
       ->check(CLI::Range(0, 1 << 24));
-  Add(app, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step")
+  AddFlag(app, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step")
       ->check(CLI::Range(1, 65536));
-  Add(app, "step-budget-ms", raw.step_budget_ms, "aim for the duration of a step that mixes prompts and tokens")
+  AddFlag(app, "step-budget-ms", raw.step_budget_ms, "aim for the duration of a step that mixes prompts and tokens")
       ->check(CLI::Range(1, 60000));
-  Add(app, "max-sessions", o.max_sessions, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
-  Add(app, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
+  AddFlag(app, "max-sessions", o.max_sessions, "most requests at a time; more are refused")
+      ->check(CLI::Range(1, 65536));
+  AddFlag(app, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  Add(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
+  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
       ->check(CLI::Range(1, 3600000));
-  Add(app, "log-format", raw.log_format, "text, json");
-  Add(app, "log-level", raw.log_level, "debug, info, warning, error");
+  rpc::AddTlsFlags(app, o.tls);
+  AddFlag(app, "log-format", raw.log_format, "text, json");
+  AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
 }
 
 std::string DefaultInstance(const std::string& role) {
@@ -74,7 +67,8 @@ absl::Status Interpret(const RawValues& raw, const std::string& role, WorkerOpti
   KV_ASSIGN_OR_RETURN(o.isa, kernels::ParseIsa(raw.isa));
   KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
   KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
-  KV_RETURN_IF_ERROR(rpc::ParseHostPort(o.listen).status());
+  KV_RETURN_IF_ERROR(rpc::CheckTlsOptions(o.tls));
+  KV_RETURN_IF_ERROR(rpc::CheckPlaintext(o.listen, !o.tls.files.none(), o.tls));
   if (!o.advertise.empty()) {
     KV_ASSIGN_OR_RETURN(const rpc::HostPort advertise, rpc::ParseHostPort(o.advertise));
     if (advertise.port == 0) return absl::InvalidArgumentError("--advertise needs the port that others can reach");

@@ -12,6 +12,7 @@
 #include "common/kernels/matmul.h"
 #include "common/kv/layout.h"
 #include "common/observability/log.h"
+#include "common/rpc/options_tls.h"
 
 namespace CLI {
 class App;
@@ -34,6 +35,7 @@ struct WorkerOptions {
   int max_sessions = 256;
   uint64_t queue_tokens = 1 << 16;                   // prompts of a prefill worker, beyond them it refuses
   absl::Duration queue_timeout = absl::Seconds(30);  // of its jobs
+  rpc::TlsOptions tls;
   kv::KvType kv_type = kv::KvType::kF16;
   kernels::MatmulBackend matmul = kernels::MatmulBackend::kNative;
   kernels::Isa isa = kernels::Isa::kScalar;  // after parsing the best, unless one was named

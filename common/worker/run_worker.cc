@@ -70,6 +70,12 @@ absl::StatusOr<std::unique_ptr<engine::Engine>> StartEngine(const WorkerOptions&
                                 Clock::Real());
 }
 
+// Null without TLS.
+absl::StatusOr<std::unique_ptr<rpc::MutualTls>> LoadTls(const WorkerOptions& options, const Role& role) {
+  if (options.tls.files.none()) return nullptr;
+  return rpc::MutualTls::Load(options.tls.files, options.tls.trust_domain, role.peer_role);
+}
+
 void FillContext(const WorkerOptions& options, const Role& role, const LoadedModel& loaded, WorkerContext& context) {
   context.clock = Clock::Real();
   context.role = role.name;
@@ -90,6 +96,7 @@ void LogReady(const WorkerOptions& options, const WorkerContext& context, const 
                                    {"instance", context.identity.instance()},
                                    {"address", address},
                                    {"kv_address", context.kv_address},
+                                   {"tls", context.tls != nullptr},
                                    {"model", model},
                                    {"fingerprint", context.identity.model_fingerprint()},
                                    {"numerics_id", context.identity.numerics_id()},
@@ -102,7 +109,10 @@ void LogReady(const WorkerOptions& options, const WorkerContext& context, const 
 }
 
 absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSignals& signals) {
-  KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.listen));  // before the model is read, which takes seconds
+  // Before the model is read, which takes seconds.
+  KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.listen));
+  if (!options.tls.health_listen.empty()) KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.tls.health_listen));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MutualTls> tls, LoadTls(options, role));
   KV_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(options));
   signals.Block();
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> engine, StartEngine(options, *loaded.model));
@@ -117,15 +127,19 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
   context.tasks = &tasks;
   context.prompt_tokens = &prompt_tokens;
   context.queue_timeout = options.queue_timeout;
+  context.tls = tls.get();
   FillContext(options, role, loaded, context);
 
   std::vector<RoleService> services = role.make_services(&context);
   services.push_back({v1::WorkerService::service_full_name(), NewWorkerService(&context)});
   std::vector<rpc::ServedService> served;
   for (const RoleService& service : services) served.push_back({service.name, service.service.get()});
-  KV_ASSIGN_OR_RETURN(
-      const std::unique_ptr<rpc::Server> server,
-      rpc::Server::Start({.listen = options.listen, .max_receive_bytes = role.max_receive_bytes}, served));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server,
+                      rpc::Server::Start({.listen = options.listen,
+                                          .credentials = tls == nullptr ? nullptr : tls->Server(),
+                                          .health_listen = options.tls.health_listen,
+                                          .max_receive_bytes = role.max_receive_bytes},
+                                         served));
   if (role.receives_kv) context.kv_address = options.advertise.empty() ? server->address() : options.advertise;
   calls.Open();
   LogReady(options, context, loaded.model->config().name, server->address());
@@ -145,6 +159,7 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
 
 int RunWorker(const WorkerOptions& options, const Role& role) {
   observability::InitLog(options.log_format, options.log_level);
+  rpc::RaiseFileLimit();
   rpc::StopSignals signals;
   const absl::Status status = Serve(options, role, signals);
   if (status.ok()) return 0;

@@ -24,6 +24,7 @@ using MakeServices = std::function<std::vector<RoleService>(const WorkerContext*
 
 struct Role {
   std::string name;                 // "prefill" or "decode"
+  rpc::PeerRole peer_role;          // the same for its peers
   bool receives_kv = false;         // whether it advertises an address for ReceiveKv
   int max_receive_bytes = 4 << 20;  // largest message it takes
   MakeServices make_services;

@@ -13,14 +13,26 @@ is_ours() {
   [[ ${program##*/} == "kvrelay-${1%-*}"* ]] || grep -qs "^PPid:[[:space:]]*$$\$" "/proc/$2/status"
 }
 
+# use_tls: what is started from now on talks TLS, and the client in this shell too, with the files of $RUN/tls. Makes
+# them if they are not there.
+use_tls() {
+  [[ -d $RUN/tls ]] || bash "$ROOT/scripts/dev/certs.sh" "$RUN/tls"
+  TLS_DIR=$RUN/tls
+  export KVRELAY_TLS_CA=$TLS_DIR/ca.crt KVRELAY_TOKEN_FILE=$TLS_DIR/token
+}
+
 # start_process NAME ARGUMENT...: starts kvrelay-<role> in a session of its own, so that Ctrl-C reaches it only
 # through us. With KVRELAY_TIED=1 it also ends when this shell dies in whatever way.
 start_process() {
-  local name=$1 role=${1%-*} tie=()
+  local name=$1 role=${1%-*} tie=() tls_flags=()
   shift
+  if [[ -n ${TLS_DIR:-} ]]; then
+    tls_flags=(--tls-cert "$TLS_DIR/$role.crt" --tls-key "$TLS_DIR/$role.key" --tls-ca "$TLS_DIR/ca.crt")
+    [[ $role != router ]] || tls_flags+=(--client-tokens "$TLS_DIR/tokens")
+  fi
   [[ ${KVRELAY_TIED:-0} == 1 ]] && tie=(setpriv --pdeathsig TERM)
   setsid "${tie[@]}" "$BIN/kvrelay-$role" --model "$KVRELAY_MODEL" --listen 127.0.0.1:0 --instance "$name" \
-    --port-file "$RUN/$name.port" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
+    --port-file "$RUN/$name.port" "${tls_flags[@]}" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
   echo $! >"$RUN/$name.pid"
   disown # no message of the shell when it ends
 }

@@ -129,6 +129,11 @@ std::vector<v1::GenerateRequest> FakeService::requests() const {
   return requests_;
 }
 
+std::vector<std::string> FakeService::authorizations() const {
+  absl::MutexLock lock(&mutex_);
+  return authorizations_;
+}
+
 void FakeService::SetStatus(const v1::GetStatusResponse& status) {
   absl::MutexLock lock(&mutex_);
   status_ = status;
@@ -154,6 +159,9 @@ grpc::Status FakeService::Generate(grpc::ServerContext* context, const v1::Gener
   {
     absl::MutexLock lock(&mutex_);
     requests_.push_back(*request);
+    const auto sent = context->client_metadata().find("authorization");
+    const bool none = sent == context->client_metadata().end();
+    authorizations_.push_back(none ? "" : std::string(sent->second.data(), sent->second.size()));
   }
   const std::string text = PromptText(*request);
   int code = 0;

@@ -25,6 +25,8 @@ class FakeService final : public v1::GenerationService::Service {
   std::string address() const;
 
   std::vector<v1::GenerateRequest> requests() const;
+  // Metadata "authorization" of each call of Generate; "": none.
+  std::vector<std::string> authorizations() const;
   void SetStatus(const v1::GetStatusResponse& status);
   // Forced SPLIT is refused from now on, as without a prefill worker.
   void RefuseSplit() { refuse_split_ = true; }
@@ -63,6 +65,7 @@ class FakeService final : public v1::GenerationService::Service {
 
   mutable absl::Mutex mutex_;
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> authorizations_ ABSL_GUARDED_BY(mutex_);
   v1::GetStatusResponse status_ ABSL_GUARDED_BY(mutex_);
   std::deque<Break> breaks_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> refuse_split_ = false;

@@ -1,6 +1,9 @@
 // Streams that break: the client goes on at another router, and prints what an undisturbed stream prints.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/exit_code.h"
@@ -80,6 +83,17 @@ TEST_F(ResumeTest, SendsAllTokensButTheLast) {
   first_.BreakAfter(4);
   EXPECT_EQ(Run({"run", "abc"}).out, "ABCD\n");
   EXPECT_THAT(second_.requests().back().resume().token_ids(), ElementsAre('A', 'B'));
+}
+
+TEST_F(ResumeTest, SendsTheTokenWithEveryCall) {
+  const std::string path = ::testing::TempDir() + "/resume_test.token";
+  std::ofstream(path) << "s3cret\n";
+  first_.BreakAfter(3);
+  EXPECT_EQ(Run({"generate", "abc", "--token-file", path}).out, "ABCD\n");
+  for (const FakeService* router : {&first_, &second_}) {
+    EXPECT_THAT(router->authorizations(), ElementsAre("Bearer s3cret"));
+  }
+  std::filesystem::remove(path);
 }
 
 TEST_F(ResumeTest, AgainAndAgainInTurn) {
@@ -172,7 +186,7 @@ TEST_F(ResumeTest, GivesUpAfterSoManyRoundsWithoutANewToken) {
     second_.BreakAfter(2);
   }
   Interrupt interrupt;
-  Client client({first_.address(), second_.address()}, 0, &interrupt,
+  Client client({.addresses = {first_.address(), second_.address()}}, 0, &interrupt,
                 {.rounds = 4, .first_pause = absl::Milliseconds(1)});
   v1::GenerateRequest request;
   request.set_text("abc");

@@ -1,4 +1,5 @@
-"""Every flag that a manifest gives to one of our programs must be one that the program knows.
+"""Every flag that a manifest gives to one of our programs must be one that the program knows, and every variable
+KVRELAY_... one that some program reads.
 
     check_manifest_flags.py FOLDER_OF_MANIFESTS FOLDER_OF_PROGRAMS
 """
@@ -18,10 +19,15 @@ def containers(text):
 def main():
     manifests, programs = map(pathlib.Path, sys.argv[1:])
     checked, unknown = 0, []
+    usages = {program: subprocess.run([programs / program, "--help"], capture_output=True, text=True, check=True).stdout
+              for program in ("kvrelay-router", "kvrelay-prefill", "kvrelay-decode")}
+    variables = set(re.findall(r"KVRELAY_\w+", "".join(usages.values())))
     for path in sorted(manifests.rglob("*.yaml")):
+        for variable in re.findall(r"- name: (KVRELAY_\w+)", path.read_text()):
+            checked += 1
+            unknown += [] if variable in variables else [f"{path.name}: no program reads {variable}"]
         for program, flags in containers(path.read_text()):
-            usage = subprocess.run([programs / program, "--help"], capture_output=True, text=True, check=True).stdout
-            known = set(re.findall(r"--[\w-]+", usage))
+            known = set(re.findall(r"--[\w-]+", usages[program]))
             checked += len(flags)
             unknown += [f"{path.name}: {program} knows no {flag}" for flag in flags if flag not in known]
     print("\n".join(unknown) or f"{checked} flags checked")

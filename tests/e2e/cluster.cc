@@ -23,7 +23,7 @@ std::string ModelPath() {
   return "";
 }
 
-Cluster::Cluster(Links links) : links_(links) {
+Cluster::Cluster(Links links) : links_(links), credentials_(grpc::InsecureChannelCredentials()) {
   std::string pattern = absl::StrCat(::testing::TempDir(), "/kvrelay-e2e-XXXXXX");
   const char* made = mkdtemp(pattern.data());
   EXPECT_NE(made, nullptr) << "no directory like " << pattern;
@@ -76,6 +76,7 @@ absl::Status Cluster::StartWorker(const std::string& role, const std::string& na
     if (std::find(extra.begin(), extra.end(), flag) == extra.end()) arguments.insert(arguments.end(), {flag, value});
   }
   arguments.insert(arguments.end(), extra.begin(), extra.end());
+  arguments.insert(arguments.end(), flags_[role].begin(), flags_[role].end());
   if (links_ == Links::kDirect) return StartMember(role, name, arguments);
   KV_ASSIGN_OR_RETURN(std::unique_ptr<Proxy> link, Proxy::Start());
   KV_ASSIGN_OR_RETURN(std::unique_ptr<Proxy> kv_link, Proxy::Start());
@@ -90,13 +91,14 @@ absl::Status Cluster::StartWorker(const std::string& role, const std::string& na
 
 absl::Status Cluster::StartRouter(const std::string& name) {
   std::vector<std::string> arguments = {"--model", ModelPath()};
+  arguments.insert(arguments.end(), flags_["router"].begin(), flags_["router"].end());
   for (const auto& [worker, member] : members_) {
     if (member.role == "router") continue;
     arguments.insert(arguments.end(), {"--" + member.role, member.link ? member.link->address() : member.address});
   }
   KV_RETURN_IF_ERROR(StartMember("router", name, arguments));
   router_ = name;
-  stub_ = v1::GenerationService::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
+  stub_ = v1::GenerationService::NewStub(grpc::CreateChannel(address(), credentials_));
   return absl::OkStatus();
 }
 
@@ -167,8 +169,7 @@ absl::StatusOr<v1::GetStatusResponse> AskStatus(v1::GenerationService::Stub& stu
 absl::StatusOr<v1::GetStatusResponse> Cluster::Status() { return AskStatus(*stub_, absl::Seconds(10)); }
 
 absl::StatusOr<v1::GetStatusResponse> Cluster::StatusOf(const std::string& router, absl::Duration patience) {
-  const auto stub =
-      v1::GenerationService::NewStub(grpc::CreateChannel(address(router), grpc::InsecureChannelCredentials()));
+  const auto stub = v1::GenerationService::NewStub(grpc::CreateChannel(address(router), credentials_));
   return AskStatus(*stub, patience);
 }
 

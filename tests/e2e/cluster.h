@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/security/credentials.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
 #include "tests/e2e/proxy.h"
 
@@ -64,6 +65,11 @@ class Cluster {
   explicit Cluster(Links links = Links::kDirect);
   // Ends what still runs as Stop() does.
   ~Cluster();
+
+  // Flags for every process of that role started from now on, beside the usual ones.
+  void SetFlags(const std::string& role, std::vector<std::string> flags) { flags_[role] = std::move(flags); }
+  // How stub() and StatusOf() connect to routers started from now on. Plaintext by default.
+  void SetCredentials(std::shared_ptr<grpc::ChannelCredentials> credentials) { credentials_ = std::move(credentials); }
 
   // Starts one process that listens on a free port, and waits until it says which. The name, for example "decode-1", is
   // its instance. `extra` arguments win over the usual ones.
@@ -124,6 +130,8 @@ class Cluster {
   const Links links_;
   std::string directory_;
   std::map<std::string, Member> members_;
+  std::map<std::string, std::vector<std::string>> flags_;  // by role
+  std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::string router_;
   std::unique_ptr<v1::GenerationService::Stub> stub_;
 };

@@ -88,8 +88,8 @@ absl::StatusOr<double> CpuPerPrompt(Cluster& cluster, int length, uint32_t max_t
 absl::StatusOr<std::string> ReportTails(const HandoverOptions& options) {
   Cluster cluster;
   KV_RETURN_IF_ERROR(cluster.StartAll(1, 1));
-  std::string report = absl::StrFormat("%-8s%12s%12s%12s%12s%14s%18s\n", "prompt", "prefill ms", "transfer ms", "tail p50",
-                                       "tail p95", "time hidden", "link CPU, sender");
+  std::string report = absl::StrFormat("%-8s%12s%12s%12s%12s%14s%18s\n", "prompt", "prefill ms", "transfer ms",
+                                       "tail p50", "tail p95", "time hidden", "link CPU, sender");
   for (const int length : {512, 2048}) {
     KV_ASSIGN_OR_RETURN(const Tails tails, MeasureTails(cluster, length, options.repeats));
     const int cpu_repeats = std::max(3, options.repeats / 5);
@@ -187,7 +187,8 @@ absl::StatusOr<std::string> ReportDrain(const HandoverOptions& options) {
   const std::vector<double> noise = AddedGaps(undisturbed, undisturbed[0].arrivals[kTokens / 2]);
   return absl::StrFormat(
       "drain: %d streams of %d or more positions moved, byte-equal, 0 positions recomputed\n"
-      "added gap p50 %.1f ms, p95 %.1f ms (longest gap of an undisturbed stream's second half over its median: p50 %.1f "
+      "added gap p50 %.1f ms, p95 %.1f ms (longest gap of an undisturbed stream's second half over its median: p50 "
+      "%.1f "
       "ms, p95 %.1f ms)\n",
       options.streams, options.drain_prompt, Percentile(added, 0.5), Percentile(added, 0.95), Percentile(noise, 0.5),
       Percentile(noise, 0.95));

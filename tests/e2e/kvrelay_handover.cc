@@ -7,8 +7,12 @@
 int main(int argc, char** argv) {
   kvrelay::e2e::HandoverOptions options;
   CLI::App app("Measures the tail of handoffs and the gap that a live move adds");
-  app.add_option("--repeats", options.repeats, "handoffs of each length")->capture_default_str()->check(CLI::Range(3, 10000));
-  app.add_option("--streams", options.streams, "live when their worker drains")->capture_default_str()->check(CLI::Range(1, 64));
+  app.add_option("--repeats", options.repeats, "handoffs of each length")
+      ->capture_default_str()
+      ->check(CLI::Range(3, 10000));
+  app.add_option("--streams", options.streams, "live when their worker drains")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
   CLI11_PARSE(app, argc, argv);
   const auto report = kvrelay::e2e::MeasureHandover(options);
   if (!report.ok()) {

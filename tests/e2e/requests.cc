@@ -74,7 +74,7 @@ Stream GenerateResuming(const std::vector<std::string>& routers, const v1::Gener
                         const AfterEvent& after_event, uint32_t* resumes) {
   Stream stream;
   cli::Interrupt nobody;
-  cli::Client client(routers, /*deadline_ms=*/0, &nobody);
+  cli::Client client({.addresses = routers}, /*deadline_ms=*/0, &nobody);
   const cli::CallEnd end = client.Generate(request, [&](const v1::GenerateResponse& response) {
     stream.Add(response);
     after_event(stream);

@@ -1,6 +1,6 @@
 // The long same-bits run: every three values meet on the first two layers of the model, scalar kernels included; every
-// two meet on the whole model, and on tiny models of every type of weights. Prints one line per case and exits with 1 if
-// any bit differs.
+// two meet on the whole model, and on tiny models of every type of weights. Prints one line per case and exits with 1
+// if any bit differs.
 #include <cstdio>
 
 #include "common/base/clock.h"

@@ -99,6 +99,7 @@ class FakeWorkerServer::PrefillService final : public wire::PrefillService::Serv
   grpc::Status Prefill(grpc::ServerContext* context, const wire::PrefillRequest* request,
                        grpc::ServerWriter<wire::PrefillResponse>* writer) override {
     const Count count(&worker_->active_calls_);
+    worker_->Record(*context);
     wire::PrefillResponse response;
     *response.mutable_progress()->mutable_identity() = worker_->parts_->Identity();
     writer->Write(response);
@@ -133,6 +134,7 @@ class FakeWorkerServer::DecodeService final : public wire::DecodeService::Servic
 
   grpc::Status Decode(grpc::ServerContext* context, Stream* stream) override {
     const Count count(&worker_->active_calls_);
+    worker_->Record(*context);
     wire::DecodeRequest request;
     if (!stream->Read(&request) || !request.has_reserve()) return {grpc::StatusCode::INVALID_ARGUMENT, "no Reserve"};
     Call call{.context = context, .stream = stream};
@@ -221,6 +223,18 @@ FakeWorkerServer::FakeWorkerServer(FakeWorkerOptions options, FakeFabric* fabric
   auto server = rpc::Server::Start({.listen = parts_->options.listen}, served);
   EXPECT_TRUE(server.ok()) << server.status();
   parts_->server = *std::move(server);
+}
+
+void FakeWorkerServer::Record(const grpc::ServerContext& context) {
+  std::lock_guard lock(metadata_mutex_);
+  for (const auto& [name, value] : context.client_metadata()) {
+    metadata_.emplace(std::string(name.data(), name.size()), std::string(value.data(), value.size()));
+  }
+}
+
+std::multimap<std::string, std::string> FakeWorkerServer::metadata() const {
+  std::lock_guard lock(metadata_mutex_);
+  return metadata_;
 }
 
 FakeWorkerServer::~FakeWorkerServer() { parts_->server->Shutdown(absl::ZeroDuration()); }

@@ -4,6 +4,8 @@
 // Thread-safe.
 #pragma once
 
+#include <grpcpp/server_context.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -49,6 +51,8 @@ class FakeWorkerServer {
 
   const std::string& address() const;
   int active_calls() const { return active_calls_; }
+  // Of all Prefill and Decode calls so far.
+  std::multimap<std::string, std::string> metadata() const;
 
   // Behaviour, to be changed at any time.
   std::atomic<bool> frozen{false};  // the compute loop hangs: the beat stands still
@@ -61,7 +65,11 @@ class FakeWorkerServer {
   class PrefillService;
   class DecodeService;
   struct Parts;
+  void Record(const grpc::ServerContext& context);
+
   std::atomic<int> active_calls_{0};
+  mutable std::mutex metadata_mutex_;
+  std::multimap<std::string, std::string> metadata_;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -39,6 +39,19 @@ TEST(Options, EnvironmentIsReadAndFlagsWin) {
   EXPECT_EQ(std::get<RouterOptions>(from_flag).workers[0].text, "flag:1");
 }
 
+TEST(Options, PublicCertificatesDefaultToThoseForWorkers) {
+  const auto one = Parse({"--model=m", "--decode=a:1", "--tls-cert=c", "--tls-key=k", "--tls-ca=a", "--client-ca=ca"});
+  ASSERT_TRUE(std::holds_alternative<RouterOptions>(one));
+  EXPECT_EQ(std::get<RouterOptions>(one).public_files.cert, "c");
+  EXPECT_EQ(std::get<RouterOptions>(one).public_files.ca, "ca");
+  const auto own =
+      Parse({"--model=m", "--decode=a:1", "--listen=0.0.0.0:1", "--public-tls-cert=p", "--public-tls-key=q"});
+  ASSERT_TRUE(std::holds_alternative<RouterOptions>(own));
+  EXPECT_EQ(std::get<RouterOptions>(own).public_files.key, "q");
+  EXPECT_TRUE(std::get<RouterOptions>(own).tls.files.none());
+  EXPECT_EQ(std::get<RouterOptions>(own).public_files.ca, "");
+}
+
 TEST(Options, BadValuesEndWithTwo) {
   const std::vector<std::vector<const char*>> bad = {
       {},
@@ -48,6 +61,11 @@ TEST(Options, BadValuesEndWithTwo) {
       {"--model", "m.gguf", "--decode", "a:1", "--log-level", "loud"},
       {"--model", "m.gguf", "--decode", "a:1", "--listen", "here"},
       {"--model", "m.gguf", "--decode", "a:1", "--instance", "two words"},
+      {"--model", "m.gguf", "--decode", "a:1", "--listen", "0.0.0.0:1"},
+      {"--model", "m.gguf", "--decode", "a:1", "--public-tls-cert", "c"},
+      {"--model", "m.gguf", "--decode", "a:1", "--client-ca", "c"},
+      {"--model", "m.gguf", "--decode", "a:1", "--tls-ca", "c"},
+      {"--model", "m.gguf", "--decode", "a:1", "--client-max-requests", "-1"},
       {"--model", "m.gguf", "--decode", "a:1", "--unknown"}};
   for (size_t i = 0; i < bad.size(); ++i) {
     const auto parsed = Parse(bad[i]);

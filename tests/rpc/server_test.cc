@@ -101,6 +101,12 @@ TEST_F(ServerTest, BadAddresses) {
     EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument) << listen;
   }
   EXPECT_EQ(JoinHostPort(*ParseHostPort("[::1]:5")), "[::1]:5");
+  for (const char* local : {"127.0.0.1:5", "127.8.0.9:5", "localhost:5", "[::1]:5"}) {
+    EXPECT_TRUE(IsLoopback(*ParseHostPort(local))) << local;
+  }
+  for (const char* other : {"0.0.0.0:5", "10.0.0.1:5", "127.example:5", "127.0.0.1.example:5", "[::]:5", "127.1:5"}) {
+    EXPECT_FALSE(IsLoopback(*ParseHostPort(other))) << other;
+  }
   EXPECT_EQ(Server::Start({.listen = "192.0.2.1:0"}, {}).status().code(), absl::StatusCode::kUnavailable);
 }
 
@@ -119,6 +125,28 @@ TEST_F(ServerTest, HealthAnswersPerService) {
   response.clear();
   ASSERT_TRUE(CallRaw(server->address(), method, HealthRequest(WorkerService::service_full_name()), &response).ok());
   EXPECT_EQ(response, "\x08\x02");  // NOT_SERVING
+}
+
+TEST_F(ServerTest, HealthHasAPortOfItsOwnIfWanted) {
+  EXPECT_EQ(Start()->health_address(), "");
+  auto server = Server::Start({.listen = "127.0.0.1:0", .health_listen = "127.0.0.1:0"},
+                              {{WorkerService::service_full_name(), &service_}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->health_address(), method = "/grpc.health.v1.Health/Check";
+  EXPECT_NE(address, (*server)->address());
+  std::string response;
+  ASSERT_TRUE(CallRaw(address, method, HealthRequest(WorkerService::service_full_name()), &response).ok());
+  EXPECT_EQ(response, "\x08\x01");  // SERVING
+  EXPECT_EQ(CallRaw(address, "/kvrelay.worker.v1.WorkerService/WatchStatus", "", &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+  (*server)->SetNotServing();
+  response.clear();
+  ASSERT_TRUE(CallRaw(address, method, HealthRequest(""), &response).ok());
+  EXPECT_EQ(response, "\x08\x02");  // NOT_SERVING
+  SilentService other;
+  const auto taken = Server::Start({.listen = "127.0.0.1:0", .health_listen = address},
+                                   {{WorkerService::service_full_name(), &other}});
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ServerTest, ReflectionListsTheService) {

@@ -88,8 +88,28 @@ TEST(OptionsTest, DecodeNeedsAReachableAddress) {
   EXPECT_EQ(std::get<int>(Parse({"--model=m", "--listen=0.0.0.0:50052"}, true)), 2);
   EXPECT_EQ(std::get<int>(Parse({"--model=m", "--advertise=h:0"}, true)), 2);
   EXPECT_TRUE(std::holds_alternative<WorkerOptions>(
-      Parse({"--model=m", "--listen=0.0.0.0:50052", "--advertise=10.0.0.1:50052"}, true)));
-  EXPECT_TRUE(std::holds_alternative<WorkerOptions>(Parse({"--model=m", "--listen=0.0.0.0:50052"}, false)));
+      Parse({"--model=m", "--listen=0.0.0.0:50052", "--allow-plaintext", "--advertise=10.0.0.1:50052"}, true)));
+  EXPECT_TRUE(std::holds_alternative<WorkerOptions>(
+      Parse({"--model=m", "--listen=0.0.0.0:50052", "--allow-plaintext"}, false)));
+}
+
+TEST(OptionsTest, OpenAddressesNeedTlsOrALeave) {
+  const std::vector<const char*> open = {"--model=m", "--listen=0.0.0.0:1"};
+  EXPECT_EQ(std::get<int>(Parse(open)), 2);
+  for (const char* local :
+       {"--listen=127.0.0.1:1", "--listen=127.1.2.3:1", "--listen=localhost:1", "--listen=[::1]:1"}) {
+    EXPECT_TRUE(std::holds_alternative<WorkerOptions>(Parse({"--model=m", local}))) << local;
+  }
+  for (const char* reachable : {"--listen=10.0.0.1:1", "--listen=[::]:1", "--listen=worker:1", "--listen=127.:1"}) {
+    EXPECT_EQ(std::get<int>(Parse({"--model=m", reachable})), 2) << reachable;
+  }
+  const auto tls = Parse({"--model=m", "--listen=0.0.0.0:1", "--tls-cert=c", "--tls-key=k", "--tls-ca=a"});
+  ASSERT_TRUE(std::holds_alternative<WorkerOptions>(tls));
+  EXPECT_EQ(std::get<WorkerOptions>(tls).tls.files.ca, "a");
+  EXPECT_EQ(std::get<WorkerOptions>(tls).tls.trust_domain, "kvrelay");
+  EXPECT_EQ(std::get<int>(Parse({"--model=m", "--tls-cert=c", "--tls-key=k"})), 2) << "no CA";
+  EXPECT_EQ(std::get<int>(Parse({"--model=m", "--tls-trust-domain=a/b"})), 2);
+  EXPECT_EQ(std::get<int>(Parse({"--model=m", "--health-listen=x"})), 2);
 }
 
 TEST(OptionsTest, HelpExitsWith0) { EXPECT_EQ(std::get<int>(Parse({"--help"})), 0); }
