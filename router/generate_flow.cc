@@ -44,6 +44,9 @@ void GenerateFlow::Abort(const absl::Status& status) {
 void GenerateFlow::OnTick() {
   if (state_ == FlowState::kDone) return;
   if (state_ == FlowState::kQueued) return TryPlace();
+  const absl::Duration now = deps_.clock->Now();
+  const absl::Duration paused = pauses_.OnTick(now);
+  for (Call* call : {&decode_, &prefill_, &other_}) call->life = std::min(call->life + paused, now);
   if (state_ == FlowState::kFinishing && deps_.clock->Now() - finishing_since_ > deps_.limits.finish_timeout) {
     ClosePrefill(/*drop=*/false);
     CloseDecode(/*drop=*/false);

@@ -53,6 +53,7 @@
 #include "router/admission.h"
 #include "router/decode_client.h"
 #include "router/flow_output.h"
+#include "router/own_pauses.h"
 #include "router/placement.h"
 #include "router/prefill_client.h"
 #include "router/request_accounting.h"
@@ -112,7 +113,8 @@ class GenerateFlow {
   void OnPrefillEnd(CallId id, const absl::Status& status);
   // There may be room.
   void OnWake();
-  // Looks at the clock. To be called a few times per second.
+  // Looks at the clock. To be called a few times per second; a pause between calls counts as this process's own, not as
+  // silence of the workers.
   void OnTick();
   // The client went away (CANCELLED), or another reason outside to end at once.
   void Abort(const absl::Status& status);
@@ -243,6 +245,7 @@ class GenerateFlow {
   uint32_t cached_ = 0;
   absl::Duration finishing_since_;
 
+  OwnPauses pauses_;
   CallId last_call_ = 0;
   Call decode_;
   Call prefill_;

@@ -132,7 +132,7 @@ void WorkerRegistry::UpdateStreams() {
     ++streams_;
     watch.stream->Start();
   }
-  table_.LogChanges();
+  table_.OnTick();
 }
 
 void WorkerRegistry::OnReport(Stream* stream, wire::WatchStatusResponse report) {

@@ -1,5 +1,6 @@
 #include "router/worker_table.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -108,6 +109,12 @@ Worker WorkerTable::Judge(const Watched& watched) const {
     worker.ready = true;
   }
   return worker;
+}
+
+void WorkerTable::OnTick() {
+  const absl::Duration paused = pauses_.OnTick(clock_->Now());
+  for (auto& [key, watched] : watched_) watched.beat_changed = std::min(watched.beat_changed + paused, clock_->Now());
+  LogChanges();
 }
 
 void WorkerTable::LogChanges() {

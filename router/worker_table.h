@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "router/circuit.h"
+#include "router/own_pauses.h"
 #include "router/worker.h"
 
 namespace kvrelay::router {
@@ -46,8 +47,9 @@ class WorkerTable {
   // See WorkerDirectory.
   bool Lost(const Worker& worker) const;
   bool Draining(const Worker& worker) const;
-  // Logs workers that have become ready, or not ready, since the last call.
-  void LogChanges();
+  // To be called a few times per second: takes a pause of this process itself (suspended, or starved of CPU time) out of
+  // the silence of its workers, which it could not hear; logs workers that have become ready, or not ready.
+  void OnTick();
 
  private:
   struct Watched {
@@ -61,6 +63,7 @@ class WorkerTable {
 
   // Fills in `ready`, `problem`, `foreign_model` and `heartbeat_age`.
   Worker Judge(const Watched& watched) const;
+  void LogChanges();
   const Watched* Find(const Worker& worker) const;
   Watched* Find(const Worker& worker);
 
@@ -68,6 +71,7 @@ class WorkerTable {
   const absl::Duration hung_after_;
   const Clock* const clock_;
   std::map<Key, Watched> watched_;
+  OwnPauses pauses_;
 };
 
 }  // namespace kvrelay::router

@@ -54,6 +54,14 @@ class FlowFixture {
     cluster.RunAll();
   }
 
+  // Time goes by, and the flow is ticked as the service ticks it.
+  void Pass(absl::Duration time) {
+    for (const absl::Duration end = clock.now + time; clock.now < end;) {
+      clock.now += absl::Milliseconds(250);
+      flow->OnTick();
+    }
+  }
+
   // All tokens that the request must give, dropped and resumed ones included.
   std::vector<uint32_t> Expected(uint32_t count) const {
     const auto& ids = request.spec.token_ids();

@@ -232,11 +232,24 @@ TEST(FlowFailures, SilentWorkersAreGivenUp) {
     f.cluster.RunAll();
     f.flow->OnTick();
     EXPECT_EQ(f.sink.ends, 0);
-    f.clock.now += absl::Seconds(6);
-    f.flow->OnTick();
+    f.Pass(absl::Seconds(6));
     f.cluster.RunAll();
     f.CheckSuccess();
   }
+}
+
+TEST(FlowFailures, APauseOfTheRouterItselfIsNoSilenceOfWorkers) {
+  FlowFixture f;
+  f.AddWorkers(2, 1);
+  f.Start();
+  f.cluster.StepRole(v1::WORKER_ROLE_DECODE);
+  f.flow->OnTick();
+  f.clock.now += absl::Seconds(60);  // suspended
+  f.flow->OnTick();
+  EXPECT_EQ(f.flow->state(), FlowState::kPrefilling);
+  EXPECT_EQ(f.cluster.prefill_requests.size(), 1u);
+  f.Pass(absl::Seconds(6));
+  EXPECT_EQ(f.flow->state(), FlowState::kOpeningAttempt) << "silence after it counts";
 }
 
 TEST(FlowFailures, ABeatThatStandsStillIsNoSignOfLife) {
@@ -249,13 +262,11 @@ TEST(FlowFailures, ABeatThatStandsStillIsNoSignOfLife) {
   for (uint64_t beat : {1, 2, 3}) {
     progress.mutable_progress()->set_beat(beat);
     f.flow->OnPrefill(2, progress);
-    f.clock.now += absl::Seconds(4);
-    f.flow->OnTick();
+    f.Pass(absl::Seconds(4));
     EXPECT_EQ(f.flow->state(), FlowState::kPrefilling);
   }
   f.flow->OnPrefill(2, progress);  // beat 3 again
-  f.clock.now += absl::Seconds(2);
-  f.flow->OnTick();
+  f.Pass(absl::Seconds(2));
   EXPECT_EQ(f.flow->state(), FlowState::kOpeningAttempt);
 }
 
@@ -276,8 +287,7 @@ TEST(FlowFailures, TheEndWaitsForLastWordsOnlySoLong) {
   f.AddWorkers(1, 1);
   f.Start();
   while (f.flow->state() != FlowState::kFinishing) f.cluster.Step();
-  f.clock.now += absl::Seconds(6);
-  f.flow->OnTick();
+  f.Pass(absl::Seconds(6));
   f.CheckSuccess();
 }
 

@@ -272,6 +272,7 @@ void RouterProcess::Watch(const Key& key, absl::Duration backoff) {
 }
 
 void RouterProcess::Tick() {
+  table_.OnTick();
   for (const auto& request : std::list(requests_)) request->Tick();
   network_->world().After(kTick, this, [this] { Tick(); });
 }
