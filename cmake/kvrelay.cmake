@@ -50,13 +50,15 @@ function(kvrelay_library name)
   endif()
 endfunction()
 
-# kvrelay_binary(NAME SOURCES file... DEPS target...): a program, placed in <build>/bin.
+# kvrelay_binary(NAME [TOOL] SOURCES file... DEPS target...): a program, placed in <build>/bin. A TOOL, which neither users
+# nor tests need, is built when a command asks for it.
 function(kvrelay_binary name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TOOL" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   kvrelay_use_precompiled(${name})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
+                        EXCLUDE_FROM_ALL ${ARG_TOOL})
 endfunction()
 
 # kvrelay_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds] [COST seconds]): a GoogleTest program, run by ctest as one

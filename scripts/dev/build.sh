@@ -2,7 +2,8 @@
 #
 # usage: ./dev build [--preset release|dev|asan|tsan|analyze|fuzz] [TARGET...]
 #
-# Compiles into build/ (preset release, the default) or build-PRESET/. Without a TARGET, everything. Programs land in
+# Compiles into build/ (preset release, the default) or build-PRESET/. Without a TARGET, everything but the tools of
+# long-running commands, which these build when they need them. Programs land in
 # bin/ of that directory. Runs as many compilers as there are CPUs and as memory allows (1.5 GB each).
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 

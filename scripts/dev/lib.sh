@@ -42,7 +42,10 @@ install_missing() {
 # want_value OPTION COUNT: an option's value must follow.
 want_value() { [[ $2 -ge 2 ]] || die "$1 needs a value"; }
 
+# need_programs NAME...: builds those that are not there; tools are no part of `./dev build`.
 need_programs() {
-  local name
+  local name missing=()
+  for name in "$@"; do [[ -x $BIN/$name ]] || missing+=("$name"); done
+  ((${#missing[@]} == 0)) || bash "$KVRELAY_ROOT/scripts/dev/build.sh" "${missing[@]}"
   for name in "$@"; do [[ -x $BIN/$name ]] || die "$BIN/$name is not there; run ./dev build first"; done
 }
