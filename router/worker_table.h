@@ -47,8 +47,8 @@ class WorkerTable {
   // See WorkerDirectory.
   bool Lost(const Worker& worker) const;
   bool Draining(const Worker& worker) const;
-  // To be called a few times per second: takes a pause of this process itself (suspended, or starved of CPU time) out of
-  // the silence of its workers, which it could not hear; logs workers that have become ready, or not ready.
+  // To be called a few times per second: takes a pause of this process itself (suspended, or starved of CPU time) out
+  // of the silence of its workers, which it could not hear; logs workers that have become ready, or not ready.
   void OnTick();
 
  private:
