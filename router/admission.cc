@@ -1,5 +1,7 @@
 #include "router/admission.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 
 namespace kvrelay::router {
@@ -33,7 +35,6 @@ bool AdmissionQueue::MayTry(Ticket ticket) const {
 }
 
 void AdmissionQueue::Leave(Ticket ticket) {
-  std::vector<std::function<void()>> first;
   std::function<void()> last;  // destroyed without the lock
   {
     std::lock_guard lock(mutex_);
@@ -44,27 +45,20 @@ void AdmissionQueue::Leave(Ticket ticket) {
     last = std::move(place->second.wake);
     places_.erase(place);
     orders_.erase(order);
-    first = FirstLocked();
   }
-  for (const auto& wake : first) wake();
+  Wake();
 }
 
 void AdmissionQueue::Wake() {
   std::vector<std::function<void()>> first;
   {
     std::lock_guard lock(mutex_);
-    first = FirstLocked();
+    for (const auto& [order, place] : places_) {
+      if (first.size() == kTrying) break;
+      first.push_back(place.wake);
+    }
   }
   for (const auto& wake : first) wake();
-}
-
-std::vector<std::function<void()>> AdmissionQueue::FirstLocked() const {
-  std::vector<std::function<void()>> first;
-  for (const auto& [order, place] : places_) {
-    if (first.size() == kTrying) break;
-    first.push_back(place.wake);
-  }
-  return first;
 }
 
 size_t AdmissionQueue::size() const {

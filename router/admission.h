@@ -12,7 +12,6 @@
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -55,7 +54,6 @@ class AdmissionQueue {
     uint64_t tokens = 0;
     std::function<void()> wake;
   };
-  std::vector<std::function<void()>> FirstLocked() const;
 
   const AdmissionLimits limits_;
   mutable std::mutex mutex_;

@@ -10,22 +10,11 @@ namespace kvrelay::decode_worker {
 namespace {
 
 using kvrelay::testing::DecodeClient;
-using kvrelay::testing::FakeNextToken;
+using kvrelay::testing::ExpectedTokens;
 using kvrelay::testing::HandoffId;
 using kvrelay::testing::MakeSpec;
 using kvrelay::testing::TestDecodeWorker;
 using worker::v1::DecodeRequest;
-
-// The tokens that the fake engine selects after a spec's.
-std::vector<uint32_t> Expected(const worker::v1::GenerationSpec& spec, int count) {
-  std::vector<int32_t> history(spec.token_ids().begin(), spec.token_ids().end());
-  std::vector<uint32_t> selected;
-  for (int i = 0; i < count; ++i) {
-    history.push_back(FakeNextToken(history, 300));
-    selected.push_back(history.back());
-  }
-  return selected;
-}
 
 TEST(DecodeTest, ComputesAPromptItself) {
   TestDecodeWorker worker;
@@ -40,7 +29,7 @@ TEST(DecodeTest, ComputesAPromptItself) {
   EXPECT_EQ(events[0].reserved().identity().instance(), "decode-1");
   EXPECT_EQ(events[0].reserved().kv_address(), worker.address());
   EXPECT_EQ(events[0].reserved().positions_held(), 0);
-  const std::vector<uint32_t> expected = Expected(spec, 5);
+  const std::vector<uint32_t> expected = ExpectedTokens(spec, 5);
   for (int i = 0; i < 5; ++i) {
     const worker::v1::Selected& selected = events[i + 1].selected();
     EXPECT_EQ(selected.index(), i);

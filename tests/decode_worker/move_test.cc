@@ -11,19 +11,13 @@ namespace kvrelay::decode_worker {
 namespace {
 
 using kvrelay::testing::DecodeClient;
-using kvrelay::testing::FakeNextToken;
+using kvrelay::testing::ExpectedTokens;
 using kvrelay::testing::HandoffId;
 using kvrelay::testing::MakeSpec;
 using kvrelay::testing::TestDecodeWorker;
 using worker::v1::DecodeRequest;
 using worker::v1::DecodeResponse;
 using worker::v1::GenerationSpec;
-
-std::vector<uint32_t> Expected(const GenerationSpec& spec, uint32_t count) {
-  std::vector<int32_t> history(spec.token_ids().begin(), spec.token_ids().end());
-  for (uint32_t i = 0; i < count; ++i) history.push_back(FakeNextToken(history, 300));
-  return {history.begin() + spec.token_ids_size(), history.end()};
-}
 
 DecodeRequest MoveTo(const std::string& address, char id, uint32_t tokens) {
   DecodeRequest request;
@@ -64,7 +58,7 @@ TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
   TestDecodeWorker source, target;
   GenerationSpec spec = MakeSpec(300, kMax);
   spec.set_logprobs(2);
-  const std::vector<uint32_t> expected = Expected(spec, kMax);
+  const std::vector<uint32_t> expected = ExpectedTokens(spec, kMax);
   DecodeClient from(*source.stub);
   source.engine().Allow(60);  // the prompt and a few tokens
   ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
@@ -139,7 +133,7 @@ TEST(MoveTest, WithoutTheTargetTheStreamGoesOnAtTheSource) {
   const auto rest = from.Rest();
   const std::vector<uint32_t> last = Tokens(rest);
   tokens.insert(tokens.end(), last.begin(), last.end());
-  EXPECT_EQ(tokens, Expected(spec, kMax));
+  EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   EXPECT_EQ(rest.back().ended().reason(), worker::v1::END_REASON_LENGTH);
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
@@ -164,7 +158,7 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   const auto rest = from.Rest();
   const std::vector<uint32_t> last = Tokens(rest);
   tokens.insert(tokens.end(), last.begin(), last.end());
-  EXPECT_EQ(tokens, Expected(spec, kMax));
+  EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
 

@@ -21,6 +21,13 @@
 
 namespace kvrelay::testing {
 
+// The tokens that the fake engine selects after a spec's.
+inline std::vector<uint32_t> ExpectedTokens(const worker::v1::GenerationSpec& spec, size_t count) {
+  std::vector<int32_t> history(spec.token_ids().begin(), spec.token_ids().end());
+  for (size_t i = 0; i < count; ++i) history.push_back(FakeNextToken(history, FakeEngineOptions().vocabulary));
+  return {history.begin() + spec.token_ids_size(), history.end()};
+}
+
 // What both roles have. Members end in reverse order: server, services, ticker, engine.
 class TestWorker {
  public:
