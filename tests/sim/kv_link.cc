@@ -57,8 +57,6 @@ class Link final : public kv_wire::KvLink, public std::enable_shared_from_this<L
   // `answered`: the sender is told that it is written.
   void Ship(const ReceiveKvRequest& message, bool answered) {
     call_->ToServer([self = shared_from_this(), message, answered] {
-      // What opens the call may have been lost with a process that died; what follows it then reaches nobody.
-      if (self->server_ == nullptr) return;
       self->server_->OnMessage(message);
       if (answered && self->waits_for_receiver_) self->call_->ToClient([self] { self->Written(); });
     });

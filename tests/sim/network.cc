@@ -18,42 +18,38 @@ Call::Call(Network* network, Process* client, Process* server, uint64_t number)
 void Call::Send(Pipe* pipe, Task deliver) {
   const bool from_client = pipe == &to_server_;
   if (pipe->closed || (from_client ? cancelled_ : server_ended_)) return;
-  World& world = network_->world();
-  pipe->last_at = std::max(pipe->last_at, world.Now() + network_->Latency(network_->LinkOf(*this)));
-  Schedule(pipe, pipe->last_at, std::move(deliver));
+  pipe->messages.push_back(std::move(deliver));
+  Schedule(pipe);
 }
 
-void Call::Schedule(Pipe* pipe, absl::Duration at, Task deliver) {
-  ++pipe->on_the_way;
+void Call::Schedule(Pipe* pipe) {
   World& world = network_->world();
-  world.After(at - world.Now(), pipe->process,
-              [self = shared_from_this(), pipe, generation = pipe->generation, deliver = std::move(deliver)]() mutable {
-                if (pipe->generation == generation) self->Arrive(pipe, std::move(deliver));
+  pipe->last_at = std::max(pipe->last_at, world.Now() + network_->Latency(network_->LinkOf(*this)));
+  world.After(pipe->last_at - world.Now(), pipe->process,
+              [self = shared_from_this(), pipe, generation = pipe->generation] {
+                if (pipe->generation == generation) self->Arrive(pipe);
               });
 }
 
-void Call::Arrive(Pipe* pipe, Task deliver) {
-  if (network_->LinkOf(*this).silent || !pipe->held.empty()) {
-    pipe->held.push_back(std::move(deliver));
+void Call::Arrive(Pipe* pipe) {
+  if (network_->LinkOf(*this).silent) {
+    ++pipe->held;
     return;
   }
-  --pipe->on_the_way;
+  const Task deliver = std::move(pipe->messages.front());
+  pipe->messages.pop_front();
   deliver();
 }
 
 void Call::Drop(Pipe* pipe) {
   ++pipe->generation;
-  pipe->on_the_way = 0;
-  pipe->held.clear();
+  pipe->messages.clear();
+  pipe->held = 0;
 }
 
 void Call::Flush(Pipe* pipe) {
-  std::deque<Task> held = std::exchange(pipe->held, {});
-  pipe->on_the_way -= static_cast<int>(held.size());
-  for (Task& deliver : held) {
-    pipe->last_at = std::max(pipe->last_at, network_->world().Now() + network_->Latency(network_->LinkOf(*this)));
-    Schedule(pipe, pipe->last_at, std::move(deliver));
-  }
+  for (int held = std::exchange(pipe->held, 0); held > 0; --held) Schedule(pipe);
+  if (pipe == &to_server_ && std::exchange(cancel_held_, false)) CancelArrives();
 }
 
 void Call::Cancel() {
@@ -64,8 +60,15 @@ void Call::Cancel() {
   world.After(world.Pick(absl::ZeroDuration(), absl::Milliseconds(2)), client(),
               [self = shared_from_this()] { self->ClientHears(absl::CancelledError("cancelled by the client")); });
   if (to_server_.closed) return;
-  const absl::Duration at = world.Now() + network_->Latency(network_->LinkOf(*this));
-  Schedule(&to_server_, at, [self = shared_from_this()] {
+  CancelArrives();
+}
+
+void Call::CancelArrives() {
+  network_->world().After(network_->Latency(network_->LinkOf(*this)), server(), [self = shared_from_this()] {
+    if (self->network_->LinkOf(*self).silent) {
+      self->cancel_held_ = true;
+      return;
+    }
     self->Drop(&self->to_server_);
     self->ServerHearsCancel();
   });
@@ -108,8 +111,7 @@ void Call::ServerIsDone() {
 
 void Call::Break(bool late_server) {
   World& world = network_->world();
-  to_client_.held.clear();
-  if (world.Chance(0.5)) Drop(&to_client_);
+  if (world.Chance(0.5) || to_client_.held > 0) Drop(&to_client_);
   to_client_.closed = true;
   const absl::Duration last = std::max(to_client_.last_at - world.Now(), absl::ZeroDuration());
   world.After(last + world.Pick(absl::Microseconds(1), absl::Milliseconds(1)), client(),

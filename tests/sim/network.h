@@ -37,7 +37,7 @@ class Call : public std::enable_shared_from_this<Call> {
   void ToClient(Task deliver) { Send(&to_client_, std::move(deliver)); }
   void End(const absl::Status& status);
   void Fail(const absl::Status& status);
-  bool NothingToClient() const { return to_client_.on_the_way == 0; }
+  bool NothingToClient() const { return to_client_.messages.empty(); }
   Task on_cancel, on_done;
 
   Process* client() const { return to_client_.process; }
@@ -50,15 +50,16 @@ class Call : public std::enable_shared_from_this<Call> {
   struct Pipe {
     Process* process;  // where it leads
     absl::Duration last_at = absl::ZeroDuration();
-    uint32_t generation = 0;  // messages of an older one are dropped
-    int on_the_way = 0;
+    uint32_t generation = 0;  // arrivals of an older one are dropped
     bool closed = false;
-    std::deque<Task> held = {};  // by a silent link
+    std::deque<Task> messages = {};  // on the way, in order: every arrival delivers the first
+    int held = 0;                    // arrivals that a silent link holds back
   };
 
   void Send(Pipe* pipe, Task deliver);
-  void Schedule(Pipe* pipe, absl::Duration at, Task deliver);
-  void Arrive(Pipe* pipe, Task deliver);
+  void Schedule(Pipe* pipe);
+  void Arrive(Pipe* pipe);
+  void CancelArrives();
   void Drop(Pipe* pipe);
   void Flush(Pipe* pipe);
   // The ends, where they are heard.
@@ -74,6 +75,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const uint64_t number_;
   Pipe to_server_, to_client_;
   bool cancelled_ = false;     // by the client
+  bool cancel_held_ = false;   // by a silent link
   bool server_ended_ = false;  // by itself, or by a cancellation
   bool client_over_ = false, server_over_ = false;
 };
