@@ -65,10 +65,11 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   KvSender(const Deps& deps, std::shared_ptr<const kv::SequenceCache> cache, int first_position, int end_position,
            KvTarget target, Done done);
 
-  // One thread calls these three, the compute thread.
+  // One thread at a time calls these three: whoever started it until the engine has the sequence, then the compute
+  // thread.
   // Layer `layer` of all positions below `end` is in the cache; `last_chunk`: these are all.
   void OnLayer(int layer, int end, bool last_chunk);
-  // A move: every layer of all positions below `end` is in the cache.
+  // Every layer of all positions below `end` is in the cache: of a stream that moves, or of a prompt's known beginning.
   void OnPositions(int end);
   // The positions end at `end`, whose KV is ready. `commit` holds selected, ends_request and positions.
   void Commit(int end, worker::v1::KvCommit commit);
