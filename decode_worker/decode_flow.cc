@@ -328,7 +328,11 @@ absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTrans
   }
   // The link may end before this returns, on another thread: it then waits for the lock.
   auto sender = KvSender::Start(
-      {.transport = transport, .tasks = context_.tasks, .clock = context_.clock, .identity = &context_.identity},
+      {.transport = transport,
+       .tasks = context_.tasks,
+       .budget = context_.kv_in_flight,
+       .clock = context_.clock,
+       .identity = &context_.identity},
       held_.session->cache(), static_cast<int>(to.positions_held()), end,
       {.handoff_id = to.handoff_id(), .attempt = 1, .address = to.kv_address(), .instance = to.decode_instance()},
       [flow = shared_from_this(), number = ++moves_](absl::StatusOr<KvTransfer> transfer) {
@@ -344,9 +348,12 @@ void DecodeFlow::OnHeld() {
   absl::StatusOr<KvCommit> commit;
   {
     std::lock_guard lock(mutex_);
-    if (move_ == nullptr || !move_->pauses() || move_->committed()) return;  // it failed meanwhile
-    move = move_;
+    if (phase_ != Phase::kRunning) return;
     session = held_.session;
+    // It failed between the decision to pause and this: its Resume may have come before the Hold.
+    if (move_ == nullptr || !move_->pauses()) return context_.engine->Resume(session);
+    if (move_->committed()) return;
+    move = move_;
     commit = move->Commit(recent_, session->spec().prompt_length, worker::ToProto(counts_));
   }
   if (!commit.ok()) {

@@ -110,7 +110,11 @@ std::shared_ptr<KvSender> PrefillFlow::StartSender(const PrefillRequest& request
                                                    kv_wire::KvTransport* transport) {
   const Handoff& handoff = request.handoff();
   return KvSender::Start(
-      {.transport = transport, .tasks = context_.tasks, .clock = context_.clock, .identity = &context_.identity},
+      {.transport = transport,
+       .tasks = context_.tasks,
+       .budget = context_.kv_in_flight,
+       .clock = context_.clock,
+       .identity = &context_.identity},
       session.cache(), static_cast<int>(request.first_position()), end_position_,
       {.handoff_id = handoff.handoff_id(),
        .attempt = handoff.attempt(),

@@ -75,7 +75,10 @@ void FakeEngine::Stop(const std::shared_ptr<engine::Session>& session, EndReason
   Enqueue({Command::kStop, session, nullptr, reason});
 }
 
-void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kHold, session}); }
+void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) {
+  before_hold_();
+  Enqueue({Command::kHold, session});
+}
 void FakeEngine::Resume(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kResume, session}); }
 
 void FakeEngine::Enqueue(Command command) {
