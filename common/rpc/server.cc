@@ -138,6 +138,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
+std::shared_ptr<grpc::Channel> Server::InProcessChannel() const { return main_.server->InProcessChannel({}); }
+
 void Server::SetNotServing() {
   main_.server->GetHealthCheckService()->SetServingStatus(false);
   if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(false);
