@@ -133,6 +133,10 @@ ssize_t Connection::read(char* to, size_t size) {
   // All of a request is here before the library begins: there is nothing to wait for.
   const size_t n = input_.copy(to, std::min(size, request_end_ - read_from_), read_from_);
   read_from_ += n;
+  if (read_from_ == input_.size()) {  // a stream may go on for long; its request need not be here twice
+    input_ = std::string();
+    read_from_ = request_end_ = 0;
+  }
   return static_cast<ssize_t>(n);
 }
 
