@@ -27,7 +27,7 @@ include_directories(${PROJECT_SOURCE_DIR})
 # the header in cmake/precompiled that all its targets share; what that header sees must be the same in all of them.
 add_compile_options(-pthread)
 add_compile_definitions(GTEST_HAS_PTHREAD=1)
-file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cc "")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cc CONTENT "")  # not newer with each configuration
 function(kvrelay_precompile name)
   add_library(kvrelay_precompiled_${name} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
   target_precompile_headers(kvrelay_precompiled_${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled/${name}.h)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "common/rpc/http_peer.h"
 
 namespace kvrelay::router {
 namespace {
@@ -26,8 +27,15 @@ std::string PeerHost(std::string_view peer) {
   return std::string(has_port ? peer.substr(0, peer.rfind(':')) : peer);
 }
 
+std::string ClientAddress(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  if (peer != rpc::kInProcessPeer) return PeerHost(peer);
+  const auto told = context.client_metadata().find(rpc::kHttpPeer);
+  return told == context.client_metadata().end() ? peer : std::string(told->second.data(), told->second.size());
+}
+
 absl::StatusOr<std::string> IdentifyClient(const grpc::CallbackServerContext& context, const ClientTokens* tokens) {
-  if (tokens == nullptr) return PeerHost(context.peer());
+  if (tokens == nullptr) return ClientAddress(context);
   if (const std::optional<std::string_view> token = BearerToken(context)) {
     if (std::optional<std::string> name = tokens->Find(*token)) return *std::move(name);
   }

@@ -74,7 +74,10 @@ bool FlowOutput::Token(const wire::Selected& selected) {
   stopped_ = piece.stopped;
   stop_ = std::move(piece.stop);
   token.set_text(std::move(piece.text));
-  if (selected.has_logprob()) token.set_logprob(selected.logprob());
+  if (selected.has_logprob()) {
+    token.set_logprob(selected.logprob());
+    token.set_piece(text::ReplaceInvalidUtf8(token_bytes_(id, true)));
+  }
   for (const wire::TopToken& likely : selected.top()) {
     v1::TokenLogprob& top = *token.add_top();
     top.set_id(likely.token_id());

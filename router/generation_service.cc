@@ -127,7 +127,7 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
                                                            const v1::GenerateRequest* request) override {
     absl::StatusOr<Admitted> admitted = Admit(*context);
     const auto number = admitted.ok() ? std::optional(admitted->number) : std::nullopt;
-    Caller caller = admitted.ok() ? std::move(admitted->caller) : Caller{PeerHost(context->peer()), nullptr};
+    Caller caller = admitted.ok() ? std::move(admitted->caller) : Caller{ClientAddress(*context), nullptr};
     auto call = GenerateCall::New(backend_, context, std::move(caller), [this, number] {
       if (number) active_.Leave(*number);
     });

@@ -10,6 +10,7 @@
 #include "kvrelay/v1/generation.grpc.pb.h"
 #include "router/generation_service.h"
 #include "router/grpc_clients.h"
+#include "router/http/gateway.h"
 #include "router/options.h"
 #include "router/served_model.h"
 #include "router/worker_registry.h"
@@ -48,6 +49,20 @@ absl::StatusOr<Security> LoadSecurity(const RouterOptions& options) {
   return security;
 }
 
+// Null if it is not asked for.
+absl::StatusOr<std::unique_ptr<http::Gateway>> StartHttp(const RouterOptions& options, const ModelFacts& model,
+                                                         const rpc::Server& server) {
+  if (options.http_listen.empty()) return nullptr;
+  return http::Gateway::Start({.listen = options.http_listen,
+                               .posts_max = options.http_max_requests,
+                               .tls = options.public_files,
+                               .cors_origin = options.http_cors_origin,
+                               .model_name = model.name,
+                               .fingerprint = model.fingerprint,
+                               .context_length = model.context_length},
+                              server.InProcessChannel());
+}
+
 absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, OpenServedModel(options.model, options.model_name));
   KV_ASSIGN_OR_RETURN(const Security security, LoadSecurity(options));
@@ -79,22 +94,30 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
                                           .health_listen = options.tls.health_listen,
                                           .max_idle = kMaxIdle},
                                          {{v1::GenerationService::service_full_name(), service->service()}}));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<http::Gateway> gateway, StartHttp(options, model->facts(), *server));
   observability::LogInfo("ready", {{"role", "router"},
                                    {"instance", options.instance},
                                    {"address", server->address()},
+                                   {"http", gateway ? gateway->address() : ""},
                                    {"model", model->facts().name},
                                    {"tls", security.server != nullptr},
                                    {"worker_tls", security.workers != nullptr},
                                    {"tokens", security.tokens != nullptr},
                                    {"workers", options.workers.size()},
                                    {"version", Version()}});
+  // The file of gRPC comes last: whoever sees it may look for the other one.
+  if (gateway != nullptr && !options.http_port_file.empty()) {
+    KV_RETURN_IF_ERROR(rpc::WritePortFile(options.http_port_file, gateway->address()));
+  }
   if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));
 
   const int signal = signals.Wait();
   observability::LogInfo("draining", {{"signal", signal}});
   server->SetNotServing();
   service->Drain();
-  server->Shutdown(kDrainGrace);
+  const absl::Duration end = Clock::Real()->Now() + kDrainGrace;
+  if (gateway != nullptr) gateway->Drain(kDrainGrace);
+  server->Shutdown(std::max(end - Clock::Real()->Now(), absl::ZeroDuration()));
   observability::LogInfo("stopped");
   return absl::OkStatus();
 }

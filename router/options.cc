@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/rpc/host_port.h"
 #include "common/rpc/options_flags.h"
 
 namespace kvrelay::router {
@@ -38,6 +39,17 @@ void AddSecurityFlags(CLI::App& app, RouterOptions& o) {
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
 }
 
+void AddHttpFlags(CLI::App& app, RouterOptions& o) {
+  AddFlag(app, "http-listen", o.http_listen,
+          "address to serve OpenAI's HTTP API on, host:port; port 0 takes a free one (default: none)");
+  AddFlag(app, "http-port-file", o.http_port_file, "file to write host:port to once HTTP is served");
+  AddFlag(app, "http-max-requests", o.http_max_requests,
+          "most POST requests over HTTP at a time, open streams among them; more are answered 503")
+      ->check(CLI::Range(1, 4096));
+  AddFlag(app, "http-cors-origin", o.http_cors_origin,
+          "origin whose pages may use the HTTP API from a browser, or * for all (default: none)");
+}
+
 void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
   AddFlag(app, "model", o.model, "GGUF model file, read for its vocabulary and facts only")->required();
   AddFlag(app, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
@@ -54,6 +66,7 @@ void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
   AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker")
       ->check(CLI::Range(1, 3600000));
+  AddHttpFlags(app, o);
   AddSecurityFlags(app, o);
   AddFlag(app, "log-format", raw.log_format, "text, json");
   AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
@@ -90,6 +103,16 @@ absl::Status InterpretTls(RouterOptions& o) {
   return rpc::CheckPlaintext(o.listen, tls, o.tls);
 }
 
+absl::Status InterpretHttp(const RouterOptions& o) {
+  if (o.http_listen.empty()) return absl::OkStatus();
+  KV_ASSIGN_OR_RETURN(const rpc::HostPort address, rpc::ParseHostPort(o.http_listen));
+  if (o.tls.allow_plaintext || !o.public_files.cert.empty() || rpc::IsLoopback(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--http-listen ", o.http_listen,
+                   " can be reached from other machines, and there is no TLS: give --public-tls-cert and "
+                   "--public-tls-key, or --allow-plaintext if whoever reaches the port may use it"));
+}
+
 absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_PREFILL, raw.prefill, o));
   KV_RETURN_IF_ERROR(AddWorkers(v1::WORKER_ROLE_DECODE, raw.decode, o));
@@ -98,6 +121,7 @@ absl::Status Interpret(const RawValues& raw, RouterOptions& o) {
   KV_ASSIGN_OR_RETURN(o.log_format, observability::ParseLogFormat(raw.log_format));
   KV_ASSIGN_OR_RETURN(o.log_level, observability::ParseLogLevel(raw.log_level));
   KV_RETURN_IF_ERROR(InterpretTls(o));
+  KV_RETURN_IF_ERROR(InterpretHttp(o));
   if (o.instance.empty()) o.instance = DefaultInstance();
   const bool clean = std::all_of(o.instance.begin(), o.instance.end(), [](unsigned char c) { return std::isgraph(c); });
   if (o.instance.size() > 128 || !clean) {

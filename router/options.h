@@ -19,8 +19,12 @@ struct RouterOptions {
   std::string model;
   std::string model_name;  // empty: from the model file
   std::string listen = "127.0.0.1:0";
-  std::string instance;   // after parsing never empty
-  std::string port_file;  // empty: none
+  std::string instance;        // after parsing never empty
+  std::string port_file;       // empty: none
+  std::string http_listen;     // empty: no HTTP
+  std::string http_port_file;  // empty: none
+  uint32_t http_max_requests = 256;
+  std::string http_cors_origin;  // empty: none
   std::vector<WorkerTarget> workers;
   uint32_t max_active = 1024;
   AdmissionLimits queue;

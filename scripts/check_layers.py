@@ -34,13 +34,15 @@ LAYERS = {
     "prefill_worker": "base observability tensor model_file kernels kv sampling model kv_wire engine rpc worker proto",
     "decode_worker": "base observability tensor model_file kernels kv sampling model kv_wire engine rpc worker proto",
     # The router opens the model file for its vocabulary and template; it never computes.
-    "router": "base observability model_file text rpc proto",
+    "router": "base observability model_file text rpc proto router/http",
+    # A client of the service in the same process: it knows nothing of the router but the public API.
+    "router/http": "base observability rpc proto",
     "cli": "base observability rpc proto",
     "proto": "",
 }
 # Protobuf and gRPC headers and libraries.
 RPC_FOLDERS = {"proto", "common/kv_wire", "common/rpc", "common/worker", "prefill_worker", "decode_worker", "router",
-               "cli"}
+               "router/http", "cli"}
 # Folders that must not be reachable from the router even through others.
 ROUTER_NEVER = {f"common/{name}" for name in ("kernels", "kv", "sampling", "model", "kv_wire", "engine", "worker")}
 
@@ -64,7 +66,7 @@ FLAG_FILE = re.compile(r"(^|/)(main|\w+_main|options\w*)\.(cc|h)$")
 
 def allowed(folder):
   names = LAYERS[folder].split()
-  return {name if name == "proto" else f"common/{name}" for name in names} | {folder}
+  return {name if name in LAYERS else f"common/{name}" for name in names} | {folder}
 
 
 def folder_of(path):

@@ -138,6 +138,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
+std::shared_ptr<grpc::Channel> Server::InProcessChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);  // what our own services send is not more than they may
+  return main_.server->InProcessChannel(arguments);
+}
+
 void Server::SetNotServing() {
   main_.server->GetHealthCheckService()->SetServingStatus(false);
   if (health_.server != nullptr) health_.server->GetHealthCheckService()->SetServingStatus(false);

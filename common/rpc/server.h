@@ -47,6 +47,10 @@ class Server {
   // The same of the second port; empty: none.
   const std::string& health_address() const { return health_.address; }
 
+  // To the services from within this process: neither credentials nor the limits of connections count. Calls over it
+  // end with Shutdown as all others do.
+  std::shared_ptr<grpc::Channel> InProcessChannel() const;
+
   // Health says NOT_SERVING from now on; calls are still taken, the services refuse what they must.
   void SetNotServing();
   // No new calls; waits up to `grace` for those that run, then cancels them. Returns when all have ended. Idempotent.

@@ -1,7 +1,7 @@
 # Starting and stopping the processes of a local service; sourced by up, down, run and load.
 #
-# State in $RUN: <role>-<n>.pid, .log and .port (host:port, written by the process itself once it listens), n from 1,
-# and endpoints.json.
+# State in $RUN: <role>-<n>.pid, .log, .port and, of routers, .http (host:port of gRPC and of HTTP, written by the process
+# itself once it listens), n from 1, and endpoints.json.
 START_TIMEOUT_S=${KVRELAY_START_TIMEOUT_S:-60}
 STOP_TIMEOUT_S=${KVRELAY_STOP_TIMEOUT_S:-10}
 
@@ -24,15 +24,16 @@ use_tls() {
 # start_process NAME ARGUMENT...: starts kvrelay-<role> in a session of its own, so that Ctrl-C reaches it only
 # through us. With KVRELAY_TIED=1 it also ends when this shell dies in whatever way.
 start_process() {
-  local name=$1 role=${1%-*} tie=() tls_flags=()
+  local name=$1 role=${1%-*} tie=() tls_flags=() http_flags=()
   shift
+  [[ $role != router ]] || http_flags=(--http-listen 127.0.0.1:0 --http-port-file "$RUN/$name.http")
   if [[ -n ${TLS_DIR:-} ]]; then
     tls_flags=(--tls-cert "$TLS_DIR/$role.crt" --tls-key "$TLS_DIR/$role.key" --tls-ca "$TLS_DIR/ca.crt")
     [[ $role != router ]] || tls_flags+=(--client-tokens "$TLS_DIR/tokens")
   fi
   [[ ${KVRELAY_TIED:-0} == 1 ]] && tie=(setpriv --pdeathsig TERM)
   setsid "${tie[@]}" "$BIN/kvrelay-$role" --model "$KVRELAY_MODEL" --listen 127.0.0.1:0 --instance "$name" \
-    --port-file "$RUN/$name.port" "${tls_flags[@]}" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
+    --port-file "$RUN/$name.port" "${http_flags[@]}" "${tls_flags[@]}" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
   echo $! >"$RUN/$name.pid"
   disown # no message of the shell when it ends
 }
@@ -75,7 +76,8 @@ write_endpoints() {
   done
   local list
   list=$(printf ',\n  %s' "${entries[@]}")
-  printf '{"grpc": "%s", "http": null, "metrics": null, "processes": [%s\n]}\n' "$(address_of router-1)" "${list:1}" \
+  printf '{"grpc": "%s", "http": "%s", "metrics": null, "processes": [%s\n]}\n' "$(address_of router-1)" \
+    "$(cat "$RUN/router-1.http")" "${list:1}" \
     >"$RUN/endpoints.json.new"
   mv "$RUN/endpoints.json.new" "$RUN/endpoints.json"
 }

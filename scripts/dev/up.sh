@@ -4,11 +4,11 @@
 #
 # Starts the processes on free loopback ports, waits until the routers see their workers, and writes
 # .run/endpoints.json:
-#   {"grpc": "host:port", "http": null, "metrics": null,
+#   {"grpc": "host:port", "http": "host:port", "metrics": null,
 #    "processes": [{"role": "prefill", "instance": "prefill-1", "address": "host:port", "pid": 1}]}
-# `grpc` is the first router. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. With --tls every connection is
-# TLS, and clients need a token: certificates and token are made in .run/tls, where ./dev kvrelay finds them. Refuses
-# when a service is up already.
+# `grpc` and `http` are the first router's. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. With --tls every
+# connection is TLS (`http` is then HTTPS), and clients need a token: certificates and token are made in .run/tls, where
+# ./dev kvrelay finds them. Refuses when a service is up already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 source "$KVRELAY_ROOT/scripts/dev/processes.sh"
 
@@ -40,4 +40,4 @@ trap 'exit 130' INT TERM
 if ((with_tls)); then use_tls; fi
 start_service "$prefill" "$decode" "$routers" || die "the service did not start"
 trap - EXIT
-say "up: $prefill prefill, $decode decode, $routers routers; gRPC at $(address_of router-1)"
+say "up: $prefill prefill, $decode decode, $routers routers; gRPC at $(address_of router-1), http${TLS_DIR:+s}://$(cat "$RUN/router-1.http")"

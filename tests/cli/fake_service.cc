@@ -40,7 +40,10 @@ v1::GenerateResponse TokenEvent(uint32_t index, uint32_t id, const std::string& 
   token->set_index(index);
   token->set_id(id);
   token->set_text(text);
-  if (logprobs > 0) token->set_logprob(kLogprobs[index % std::size(kLogprobs)]);
+  if (logprobs > 0) {
+    token->set_logprob(kLogprobs[index % std::size(kLogprobs)]);
+    token->set_piece(Piece(id));
+  }
   for (uint32_t i = 0; i < logprobs; ++i) {
     v1::TokenLogprob* top = token->add_top();
     top->set_id(id + i);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/rpc/http_peer.h"
 #include "router/client_identity.h"
 #include "tests/router/router_fixture.h"
 
@@ -188,6 +189,39 @@ TEST_F(ClientAccessTest, TokensOfOneClient) {
   }
   d1.tokens_until_hold = -1;
   EXPECT_TRUE(Eventually([&] { return Generate(*router.stub, Prompt("hello", 45)).status.ok(); }));
+}
+
+// The HTTP gateway speaks for its clients; nobody else can.
+TEST_F(ClientAccessTest, AddressesToldByTheGatewayCountFromWithinTheProcessOnly) {
+  d1.tokens_until_hold = 1;
+  Router router({}, {&d1}, 64, /*tokens=*/nullptr, {.max_requests = 1});
+  ASSERT_TRUE(router.WaitReady(1));
+  const auto inside = v1::GenerationService::NewStub(router.server->InProcessChannel());
+  const auto hold = [](v1::GenerationService::Stub& stub, grpc::ClientContext& context, const char* peer) {
+    if (peer != nullptr) context.AddMetadata(rpc::kHttpPeer, peer);
+    auto reader = stub.Generate(&context, Prompt("hello", 20));
+    v1::GenerateResponse response;
+    if (reader->Read(&response)) return reader;
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    reader = nullptr;
+    return reader;
+  };
+  grpc::ClientContext a, again, b, untold, outside, outside_again;
+  const auto first = hold(*inside, a, "ipv4:10.0.0.1");
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(hold(*inside, again, "ipv4:10.0.0.1"), nullptr) << "has its one request";
+  const auto second = hold(*inside, b, "ipv4:10.0.0.2");
+  EXPECT_NE(second, nullptr);
+  const auto third = hold(*inside, untold, nullptr);
+  EXPECT_NE(third, nullptr);
+  const auto fourth = hold(*router.stub, outside, "ipv4:10.0.0.3");
+  EXPECT_NE(fourth, nullptr);
+  EXPECT_EQ(hold(*router.stub, outside_again, "ipv4:10.0.0.4"), nullptr) << "is 127.0.0.1 whatever it says";
+  for (grpc::ClientContext* context : {&a, &b, &untold, &outside}) context->TryCancel();
+  for (const auto* reader : {&first, &second, &third, &fourth}) {
+    ASSERT_NE(*reader, nullptr);
+    EXPECT_EQ((*reader)->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
 }
 
 TEST(PeerHost, HasNoPort) {

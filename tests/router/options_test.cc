@@ -52,6 +52,18 @@ TEST(Options, PublicCertificatesDefaultToThoseForWorkers) {
   EXPECT_EQ(std::get<RouterOptions>(own).public_files.ca, "");
 }
 
+TEST(Options, HttpBeyondLoopbackNeedsTlsToo) {
+  const auto good = [](std::vector<const char*> args) {
+    args.insert(args.end(), {"--model=m", "--decode=a:1"});
+    return std::holds_alternative<RouterOptions>(Parse(args));
+  };
+  EXPECT_TRUE(good({"--http-listen=127.0.0.1:0"}));
+  EXPECT_TRUE(good({"--http-listen=0.0.0.0:1", "--allow-plaintext"}));
+  EXPECT_TRUE(good({"--http-listen=0.0.0.0:1", "--public-tls-cert=p", "--public-tls-key=q"}));
+  EXPECT_TRUE(good({"--http-listen=0.0.0.0:1", "--tls-cert=p", "--tls-key=q", "--tls-ca=c"}));
+  EXPECT_FALSE(good({"--http-listen=0.0.0.0:1"}));
+}
+
 TEST(Options, BadValuesEndWithTwo) {
   const std::vector<std::vector<const char*>> bad = {
       {},
@@ -66,6 +78,9 @@ TEST(Options, BadValuesEndWithTwo) {
       {"--model", "m.gguf", "--decode", "a:1", "--client-ca", "c"},
       {"--model", "m.gguf", "--decode", "a:1", "--tls-ca", "c"},
       {"--model", "m.gguf", "--decode", "a:1", "--client-max-requests", "-1"},
+      {"--model", "m.gguf", "--decode", "a:1", "--http-listen", "here"},
+      {"--model", "m.gguf", "--decode", "a:1", "--http-listen", "0.0.0.0:1"},
+      {"--model", "m.gguf", "--decode", "a:1", "--http-max-requests", "0"},
       {"--model", "m.gguf", "--decode", "a:1", "--unknown"}};
   for (size_t i = 0; i < bad.size(); ++i) {
     const auto parsed = Parse(bad[i]);

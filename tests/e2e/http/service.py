@@ -1,0 +1,105 @@
+"""A local service for the tests of the HTTP gateway: real processes on free loopback ports.
+
+Programs come from $KVRELAY_BINARY_DIR/bin, the model from $KVRELAY_MODEL.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+PATIENCE_S = 120
+
+
+def wait_until(condition, what):
+  """Returns the first true value of `condition`."""
+  give_up = time.monotonic() + PATIENCE_S
+  while not (value := condition()):
+    if time.monotonic() > give_up:
+      raise TimeoutError(what)
+    time.sleep(0.02)
+  return value
+
+
+class Service:
+  """One prefill and one decode worker, and routers."""
+
+  def __init__(self):
+    self.directory = pathlib.Path(tempfile.mkdtemp(prefix="kvrelay-http-"))
+    self.processes = {}
+    self.addresses = {}
+    try:
+      for role in ("prefill", "decode"):
+        self.start(role, role, "--threads", "1", "--kv-pool-mib", "256")
+      for role in ("prefill", "decode"):
+        self.addresses[role] = self.address(role, "port")
+    except BaseException:
+      self.stop()
+      raise
+
+  def start(self, role, name, *flags):
+    program = pathlib.Path(os.environ["KVRELAY_BINARY_DIR"]) / "bin" / f"kvrelay-{role}"
+    log = open(self.directory / f"{name}.log", "wb")
+    self.processes[name] = subprocess.Popen(
+        [program, "--model", os.environ["KVRELAY_MODEL"], "--listen", "127.0.0.1:0", "--instance", name,
+         "--port-file", self.directory / f"{name}.port", *flags],
+        stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+    log.close()
+
+  def address(self, name, kind):
+    """What the process wrote to its file of that kind, once it has."""
+    file = self.directory / f"{name}.{kind}"
+
+    def read():
+      if self.processes[name].poll() is not None:
+        raise RuntimeError(f"{name} has ended:\n{self.log(name)}")
+      return file.exists() and file.read_text().strip()
+    return wait_until(read, f"{name} does not listen")
+
+  def start_router(self, name, *flags):
+    """Returns the URL of its HTTP gateway, when its workers are ready."""
+    self.start("router", name, "--prefill", self.addresses["prefill"], "--decode", self.addresses["decode"],
+               "--http-listen", "127.0.0.1:0", "--http-port-file", self.directory / f"{name}.http", *flags)
+    self.addresses[name] = self.address(name, "port")
+    return f"http://{self.address(name, 'http')}"
+
+  def wait_ready(self, router):
+    self.client(router, "wait", "--all", "--timeout-s", str(PATIENCE_S))
+
+  def client(self, router, *arguments):
+    """Standard output of the client kvrelay."""
+    program = pathlib.Path(os.environ["KVRELAY_BINARY_DIR"]) / "bin" / "kvrelay"
+    return subprocess.run([program, *arguments, "--address", self.addresses[router]], check=True,
+                          capture_output=True, text=True, timeout=PATIENCE_S).stdout
+
+  def idle(self, router):
+    """Whether no worker has work."""
+    workers = json.loads(self.client(router, "status", "--json"))["workers"]
+    return all(worker["active_sessions"] == 0 and worker["kv_blocks_referenced"] == 0 for worker in workers)
+
+  def log(self, name):
+    return (self.directory / f"{name}.log").read_text(errors="replace")
+
+  def terminate(self, name):
+    """Asks a process to end; its exit code."""
+    self.processes[name].send_signal(signal.SIGTERM)
+    return self.processes[name].wait(PATIENCE_S)
+
+  def stop(self):
+    """Ends all processes and removes the files. Returns what did not end well."""
+    for process in self.processes.values():
+      process.terminate()
+    complaints = []
+    for name, process in self.processes.items():
+      try:
+        if process.wait(PATIENCE_S) != 0:
+          complaints.append(f"{name} ended with {process.returncode}:\n{self.log(name)}")
+      except subprocess.TimeoutExpired:
+        process.kill()
+        complaints.append(f"{name} did not end")
+    shutil.rmtree(self.directory)
+    return complaints
