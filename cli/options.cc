@@ -86,6 +86,8 @@ void AddGeneration(CLI::App* app, Options* options, const char* max_tokens_help)
          "split: prefill and decode on two workers; local: on one; no-cache: on one, recomputing all; default: the "
          "service chooses")
       ->type_name("split|local|no-cache");
+  app->add_option("--priority", o->priority, "Place in queues: a step counts as 10 s of waiting; -10 to 10, default 0");
+  app->add_option("--cache-salt", o->cache_salt, "Reuses KV of requests with the same salt only; default empty");
   app->add_option("--request-id", o->request_id, "A label for logs; default: made by the service");
   app->add_option("--model", o->model, "Model to use; default: the one that is served");
   AddConnection(app, options);

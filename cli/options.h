@@ -27,6 +27,8 @@ struct GenerationOptions {
   std::vector<std::string> stop;
   std::vector<uint32_t> stop_token_ids;
   bool ignore_eos = false;
+  int32_t priority = 0;
+  std::string cache_salt;
   v1::Execution execution = v1::EXECUTION_UNSPECIFIED;
   uint32_t logprobs = 0;
 };

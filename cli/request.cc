@@ -57,6 +57,7 @@ void AddMessage(const std::string& role, const std::string& content, v1::Chat* c
 absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& options) {
   KV_RETURN_IF_ERROR(CheckUtf8(options.request_id, "--request-id"));
   KV_RETURN_IF_ERROR(CheckUtf8(options.model, "--model"));
+  KV_RETURN_IF_ERROR(CheckUtf8(options.cache_salt, "--cache-salt"));
   v1::GenerateRequest request;
   request.set_request_id(options.request_id);
   request.set_model(options.model);
@@ -75,6 +76,8 @@ absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& opt
   request.mutable_stop_token_ids()->Add(options.stop_token_ids.begin(), options.stop_token_ids.end());
   request.set_ignore_eos(options.ignore_eos);
   request.set_execution(options.execution);
+  request.set_priority(options.priority);
+  request.set_cache_salt(options.cache_salt);
   request.set_logprobs(options.logprobs);
   return request;
 }

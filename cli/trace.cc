@@ -1,8 +1,10 @@
 // kvrelay trace.
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "cli/failure.h"
@@ -81,8 +83,11 @@ int RunComparison(v1::GenerateRequest request, bool json, Client* client, const 
   std::vector<TraceRecord> records;
   int exit_code = kExitOk;
   bool prompt_shown = false;
+  const uint32_t number = std::random_device()();
   for (const v1::Execution execution : {v1::EXECUTION_SPLIT, v1::EXECUTION_LOCAL, v1::EXECUTION_NO_CACHE}) {
     request.set_execution(execution);
+    // Each from nothing: none reuses what another one, or an earlier comparison, has left.
+    request.set_cache_salt(absl::StrCat("compare-", number, "-", ExecutionName(execution)));
     records.push_back(Record(request, json, client, console));
     const TraceRecord& record = records.back();
     const bool has_prompt = record.started.prompt_tokens() > 0;

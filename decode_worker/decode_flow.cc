@@ -120,7 +120,7 @@ absl::Status DecodeFlow::OnReserve(const Reserve& reserve) {
     if (phase_ != Phase::kNew) return absl::OkStatus();
     phase_ = Phase::kRunning;
     held_.session = session;
-    SendReserved();
+    SendReserved(*session);
   }
   StartEngine(session);
   return absl::OkStatus();
@@ -133,6 +133,7 @@ absl::Status DecodeFlow::StartReceiving(const Reserve& reserve, std::shared_ptr<
       .handoff_id = reserve.handoff_id(),
       .model_fingerprint = context_.identity.model_fingerprint(),
       .numerics_id = context_.identity.numerics_id(),
+      .first_position = session->cache()->reused(),
       .tokens = tokens,
       .max_end_position = reserve.source() == worker::v1::SOURCE_MOVED ? engine::PositionsNeeded(spec) : tokens,
       .first_index = static_cast<uint32_t>(spec.tokens.size()) - spec.prompt_length,
@@ -154,17 +155,18 @@ absl::Status DecodeFlow::StartReceiving(const Reserve& reserve, std::shared_ptr<
     KV_RETURN_IF_ERROR(reservations_.Add(reserve.handoff_id(), reservation));
     phase_ = Phase::kReceiving;
     held_ = {reserve.handoff_id(), std::move(reservation), std::move(session)};
-    SendReserved();
+    SendReserved(*held_.session);
   }
   context_.ticker->Add(weak_from_this());
   return absl::OkStatus();
 }
 
-void DecodeFlow::SendReserved() {
+void DecodeFlow::SendReserved(const engine::Session& session) {
   DecodeResponse response;
   worker::v1::Reserved& reserved = *response.mutable_reserved();
   *reserved.mutable_identity() = context_.identity;
   reserved.set_kv_address(context_.kv_address);
+  reserved.set_positions_held(session.cache()->reused());
   sink_->Send(std::move(response));
 }
 
@@ -200,16 +202,23 @@ absl::Status DecodeFlow::OnFinish() {
       context_.engine->Stop(held_.session, sampling::EndReason::kFinishedByRouter);
       return absl::OkStatus();
     }
-    counts.received = counts.kv_ready = held_.session->cache()->kv_ready();
+    counts = CountsAt(held_.session->cache()->kv_ready());
   }
   EndWith(worker::v1::END_REASON_FINISHED_BY_ROUTER, counts);
   return absl::OkStatus();
 }
 
+engine::PositionCounts DecodeFlow::CountsAt(uint32_t ready) const {
+  engine::PositionCounts counts;
+  counts.reused = held_.session->cache()->reused();
+  counts.received = ready - counts.reused;
+  counts.kv_ready = ready;
+  return counts;
+}
+
 void DecodeFlow::OnPublished(const KvCommit& commit, uint32_t received) {
   // Each token was selected with the KV of all before it.
   engine::PositionCounts counts;
-  counts.received = counts.kv_ready = received - static_cast<uint32_t>(commit.selected_size());
   auto end = sampling::EndReason::kNone;
   std::shared_ptr<engine::Session> session;
   {
@@ -217,6 +226,7 @@ void DecodeFlow::OnPublished(const KvCommit& commit, uint32_t received) {
     if (phase_ != Phase::kReceiving) return;
     phase_ = Phase::kRunning;
     session = held_.session;
+    counts = CountsAt(session->cache()->reused() + received - static_cast<uint32_t>(commit.selected_size()));
     std::vector<int32_t> tokens;
     for (const worker::v1::Selected& selected : commit.selected()) {
       ++counts.received, ++counts.kv_ready;
@@ -318,7 +328,11 @@ absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTrans
   }
   // The link may end before this returns, on another thread: it then waits for the lock.
   auto sender = KvSender::Start(
-      {.transport = transport, .tasks = context_.tasks, .clock = context_.clock, .identity = &context_.identity},
+      {.transport = transport,
+       .tasks = context_.tasks,
+       .budget = context_.kv_in_flight,
+       .clock = context_.clock,
+       .identity = &context_.identity},
       held_.session->cache(), static_cast<int>(to.positions_held()), end,
       {.handoff_id = to.handoff_id(), .attempt = 1, .address = to.kv_address(), .instance = to.decode_instance()},
       [flow = shared_from_this(), number = ++moves_](absl::StatusOr<KvTransfer> transfer) {
@@ -334,9 +348,12 @@ void DecodeFlow::OnHeld() {
   absl::StatusOr<KvCommit> commit;
   {
     std::lock_guard lock(mutex_);
-    if (move_ == nullptr || !move_->pauses() || move_->committed()) return;  // it failed meanwhile
-    move = move_;
+    if (phase_ != Phase::kRunning) return;
     session = held_.session;
+    // It failed between the decision to pause and this: its Resume may have come before the Hold.
+    if (move_ == nullptr || !move_->pauses()) return context_.engine->Resume(session);
+    if (move_->committed()) return;
+    move = move_;
     commit = move->Commit(recent_, session->spec().prompt_length, worker::ToProto(counts_));
   }
   if (!commit.ok()) {

@@ -80,7 +80,9 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   // From the link of a move.
   void OnMoveEnded(uint32_t number, absl::StatusOr<kv_wire::KvTransfer> transfer);
 
-  void SendReserved();
+  void SendReserved(const engine::Session& session);
+  // What is counted when nothing was computed here yet. REQUIRES: mutex_ is held.
+  engine::PositionCounts CountsAt(uint32_t ready) const;
   // The two ends. Each does nothing after the first.
   void EndWith(worker::v1::EndReason reason, const engine::PositionCounts& counts,
                std::optional<worker::v1::Moved> moved = std::nullopt);

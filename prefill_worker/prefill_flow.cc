@@ -88,7 +88,10 @@ absl::Status PrefillFlow::Run(const PrefillRequest& request, kv_wire::KvTranspor
 
   sink_->Send(Progress(context_.engine->Load().beat, /*queued=*/true, /*computed=*/0));
   std::shared_ptr<KvSender> sender;
-  if (has_handoff_) sender = StartSender(request, *session, transport);
+  if (has_handoff_) {
+    sender = StartSender(request, *session, transport);
+    sender->OnPositions(session->cache()->reused());  // goes out while the rest is computed
+  }
   context_.ticker->Add(weak_from_this());
   std::unique_lock lock(mutex_);
   if (ended_) {  // the receiver could not be reached, or the owner has gone
@@ -107,7 +110,11 @@ std::shared_ptr<KvSender> PrefillFlow::StartSender(const PrefillRequest& request
                                                    kv_wire::KvTransport* transport) {
   const Handoff& handoff = request.handoff();
   return KvSender::Start(
-      {.transport = transport, .tasks = context_.tasks, .clock = context_.clock, .identity = &context_.identity},
+      {.transport = transport,
+       .tasks = context_.tasks,
+       .budget = context_.kv_in_flight,
+       .clock = context_.clock,
+       .identity = &context_.identity},
       session.cache(), static_cast<int>(request.first_position()), end_position_,
       {.handoff_id = handoff.handoff_id(),
        .attempt = handoff.attempt(),

@@ -23,21 +23,23 @@ absl::Status WithAdvice(const absl::Status& status) {
 // Counts a call on a worker as long as its handle lives.
 class Counted {
  public:
-  Counted(WorkerRegistry* registry, const Worker& worker) : registry_(registry), worker_(worker) {
-    registry_->CallOpened(worker_);
+  Counted(WorkerRegistry* registry, const Worker& worker, uint64_t prompt_tokens)
+      : registry_(registry), worker_(worker), prompt_tokens_(prompt_tokens) {
+    registry_->CallOpened(worker_, prompt_tokens_);
   }
   Counted(const Counted&) = delete;
-  ~Counted() { registry_->CallClosed(worker_); }
+  ~Counted() { registry_->CallClosed(worker_, prompt_tokens_); }
 
  private:
   WorkerRegistry* const registry_;
   const Worker worker_;
+  const uint64_t prompt_tokens_;
 };
 
 class CountedDecodeCall final : public DecodeCall {
  public:
   CountedDecodeCall(WorkerRegistry* registry, const Worker& worker, std::unique_ptr<DecodeCall> call)
-      : counted_(registry, worker), call_(std::move(call)) {}
+      : counted_(registry, worker, /*prompt_tokens=*/0), call_(std::move(call)) {}
   void Send(wire::DecodeRequest request) override { call_->Send(std::move(request)); }
 
  private:
@@ -47,8 +49,9 @@ class CountedDecodeCall final : public DecodeCall {
 
 class CountedPrefillCall final : public PrefillCall {
  public:
-  CountedPrefillCall(WorkerRegistry* registry, const Worker& worker, std::unique_ptr<PrefillCall> call)
-      : counted_(registry, worker), call_(std::move(call)) {}
+  CountedPrefillCall(WorkerRegistry* registry, const Worker& worker, uint64_t prompt_tokens,
+                     std::unique_ptr<PrefillCall> call)
+      : counted_(registry, worker, prompt_tokens), call_(std::move(call)) {}
 
  private:
   const Counted counted_;
@@ -125,6 +128,7 @@ void GenerateCall::Prepare(const v1::GenerateRequest& request) {
                  .calls = self.get(),
                  .sink = self.get(),
                  .admission = self->backend_.admission,
+                 .memory = self->backend_.memory,
                  .wake =
                      [weak = std::weak_ptr(self)] {
                        if (auto call = weak.lock()) call->Wake();
@@ -185,7 +189,7 @@ std::unique_ptr<DecodeCall> GenerateCall::OpenDecode(CallId id, const Worker& wo
 std::unique_ptr<PrefillCall> GenerateCall::OpenPrefill(CallId id, const Worker& worker,
                                                        const wire::PrefillRequest& request) {
   return std::make_unique<CountedPrefillCall>(
-      backend_.registry, worker,
+      backend_.registry, worker, request.spec().token_ids_size(),
       backend_.prefill_client->Open(worker, request, std::make_shared<ToPrefill>(shared_from_this(), id)));
 }
 

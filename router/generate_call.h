@@ -32,6 +32,7 @@ struct Backend {
   const Clock* clock;
   WorkerRegistry* registry;
   AdmissionQueue* admission;
+  PlacementMemory* memory;
   DecodeClient* decode_client;
   PrefillClient* prefill_client;
   FlowLimits limits = {};

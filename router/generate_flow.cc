@@ -71,12 +71,23 @@ PlacementRequest GenerateFlow::Wanted(v1::Execution execution) const {
   return {.execution = execution,
           .needs_decode = tokens_left() > 1,
           .tokens = uint64_t{request_.spec.prompt_length()} + request_.spec.max_tokens(),
+          .to_prefill = request_.spec.prompt_length() + static_cast<uint32_t>(tokens_.size()),
+          .held = deps_.memory->Held(Chain()),
+          .handoff = deps_.memory->handoff(),
           .numerics_id = numerics_id_};
+}
+
+BlockChain GenerateFlow::Chain() const {
+  std::vector<uint32_t> all(request_.spec.token_ids().begin(),
+                            request_.spec.token_ids().begin() + request_.spec.prompt_length());
+  all.insert(all.end(), tokens_.begin(), tokens_.end());
+  return ChainOf(request_.spec.cache_salt(), all);
 }
 
 void GenerateFlow::OpenPlan(Plan plan) {
   plan_ = std::move(plan);
   plan_first_ = static_cast<uint32_t>(tokens_.size());
+  plan_chain_ = Chain();
   reserved_ = published_ = false;
   attempt_ = 1;
   output_.OnPlaced();
@@ -199,13 +210,14 @@ absl::Status GenerateFlow::CheckIdentity(const Call& call, const wire::WorkerIde
 void GenerateFlow::OnReserved(const wire::Reserved& reserved) {
   if (reserved_) return Broken(decode_, "reserved twice");
   if (absl::Status status = CheckIdentity(decode_, reserved.identity()); !status.ok()) return DecodeFailed(status);
-  if (reserved.positions_held() > plan_length()) {
-    return Broken(decode_, "holds more positions than the prompt has");
+  if (reserved.positions_held() >= plan_length()) {
+    return Broken(decode_, "holds more positions than the prompt has before its last");
   }
   if (plan_.prefill && reserved.kv_address().empty()) return Broken(decode_, "has no address for KV");
   reserved_ = true;
   kv_address_ = reserved.kv_address();
   positions_held_ = reserved.positions_held();
+  if (plan_.execution != v1::EXECUTION_NO_CACHE) deps_.memory->Learn(plan_chain_, decode_.worker, positions_held_);
   if (plan_.prefill) return OpenPrefill();
   state_ = FlowState::kDecoding;
   ++attempts_;
@@ -227,7 +239,9 @@ void GenerateFlow::OnCommitted(const wire::Committed& committed) {
 }
 
 void GenerateFlow::OnPublished() {
-  published_ = true;
+  if (!std::exchange(published_, true) && plan_.execution != v1::EXECUTION_NO_CACHE) {
+    deps_.memory->Learn(plan_chain_, decode_.worker, plan_length());
+  }
   if (state_ == FlowState::kPrefilling || state_ == FlowState::kOpeningAttempt) state_ = FlowState::kDecoding;
   SendFinishIfDue();
 }
@@ -295,6 +309,7 @@ void GenerateFlow::OnPrefillSelected(const wire::Selected& selected) {
   Accepted();
   if (!CheckSelected(&prefill_, selected)) return;
   if (!published_) accounting_.SetHolder(prefill_.entry);
+  deps_.memory->Learn(plan_chain_, prefill_.worker, plan_length());
   if (selected.has_run()) output_.PrefillRun(TraceOf(prefill_, selected));
   TakeToken(prefill_, selected);
 }
@@ -303,6 +318,9 @@ void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
   if (prefill_.next_index == plan_first_) return Broken(prefill_, "was done without a token");
   if (absl::Status status = accounting_.Report(prefill_.entry, done.positions()); !status.ok()) return End(status);
   kv_bytes_shipped_ += done.bytes_shipped();
+  if (plan_.decode) {
+    deps_.memory->OnHandoff(rpc::FromProto(done.transfer()) - rpc::FromProto(done.transfer_hidden()));
+  }
   cached_ = done.positions().reused();
   output_.SetPrefillTimes(done);
   output_.ReleaseRuns(done.bytes_shipped());
@@ -395,6 +413,10 @@ void GenerateFlow::SendFinishIfDue() {
 void GenerateFlow::TryFinish() {
   if (state_ != FlowState::kFinishing) return;
   if (decode_call_ != nullptr || prefill_call_ != nullptr || other_call_ != nullptr) return;
+  if (plan_.decode && plan_.execution != v1::EXECUTION_NO_CACHE) {  // the next turn of a conversation begins with this
+    deps_.memory->Learn(Chain(), decode_.worker,
+                        request_.spec.prompt_length() + static_cast<uint32_t>(tokens_.size()) - 1);
+  }
   output_.Finish({.reason = end_reason_,
                   .token_id = tokens_.back(),
                   .attempts = attempts_,

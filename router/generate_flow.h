@@ -55,6 +55,7 @@
 #include "router/flow_output.h"
 #include "router/own_pauses.h"
 #include "router/placement.h"
+#include "router/placement_memory.h"
 #include "router/prefill_client.h"
 #include "router/request_accounting.h"
 
@@ -90,6 +91,7 @@ struct FlowDeps {
   WorkerCalls* calls;
   FlowSink* sink;
   AdmissionQueue* admission;
+  PlacementMemory* memory;
   std::function<void()> wake;  // brings about OnWake; may be called on any thread until the flow's end, and after it
   TokenBytes token_bytes;
   uint32_t vocabulary_size;
@@ -150,6 +152,8 @@ class GenerateFlow {
   uint32_t tokens_left() const { return request_.spec.max_tokens() - static_cast<uint32_t>(tokens_.size()); }
   uint32_t plan_length() const { return request_.spec.prompt_length() + plan_first_; }
   PlacementRequest Wanted(v1::Execution execution) const;
+  // The blocks of prompt and tokens so far.
+  BlockChain Chain() const;
   void InitCall(Call* call, const Worker& worker, bool cached, uint32_t next_index);
 
   // Events of the decode call.
@@ -226,6 +230,7 @@ class GenerateFlow {
   absl::Status full_;                       // the last refusal
 
   Plan plan_;
+  BlockChain plan_chain_;    // of what the plan computes
   std::string numerics_id_;  // of the first plan; later plans keep to it
   AvoidedWorkers avoided_;
   uint32_t plan_first_ = 0;  // index of the first token of this plan

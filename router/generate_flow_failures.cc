@@ -109,7 +109,8 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
     return TryFinish();
   }
   deps_.workers->OnOutcome(worker, status);
-  if (move_step_ != MoveStep::kSwitched) CloseOther(/*drop=*/true);
+  // The source of a move that has been told to finish may still send tokens; they mean nothing to the next plan.
+  if (move_step_ != MoveStep::kSwitched || !KV_PLANTED(source_outlives_target)) CloseOther(/*drop=*/true);
   ClosePrefill(/*drop=*/true);
   CloseDecode(/*drop=*/true);
   const absl::Status cause = Named(worker, status);

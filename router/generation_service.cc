@@ -103,6 +103,7 @@ v1::WorkerStatus ToProto(const Worker& worker) {
   const wire::Load& load = worker.status.load();
   proto.set_kv_blocks_total(load.kv_blocks_total());
   proto.set_kv_blocks_referenced(load.kv_blocks_referenced());
+  proto.set_kv_blocks_cached(load.kv_blocks_cached());
   proto.set_active_sessions(load.active_sessions());
   proto.set_queued_sessions(load.queued_sessions());
   proto.set_steps(load.steps());

@@ -71,6 +71,7 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   WorkerRegistry registry({.targets = options.workers, .fingerprint = model->facts().fingerprint}, &channels,
                           Clock::Real());
   AdmissionQueue admission(options.queue);
+  PlacementMemory memory;
   FlowLimits limits;
   limits.queue_timeout = options.queue_timeout;
   const auto decode_client = NewGrpcDecodeClient(&channels);
@@ -79,6 +80,7 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
                                              .clock = Clock::Real(),
                                              .registry = &registry,
                                              .admission = &admission,
+                                             .memory = &memory,
                                              .decode_client = decode_client.get(),
                                              .prefill_client = prefill_client.get(),
                                              .limits = limits},

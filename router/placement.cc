@@ -1,12 +1,15 @@
 #include "router/placement.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace kvrelay::router {
 namespace {
@@ -16,10 +19,29 @@ const char* RoleName(v1::WorkerRole role) { return role == v1::WORKER_ROLE_PREFI
 // Reports are up to a heartbeat old, so the router's own calls count where they are more.
 uint64_t Load(const Worker& worker) { return std::max<uint64_t>(worker.status.load().active_sessions(), worker.calls); }
 
-// Smaller is better.
-auto Rank(const Worker& worker, const AvoidedWorkers& avoided) {
-  return std::make_tuple(avoided.IsAvoided(worker), Load(worker), worker.status.load().pending_prompt_tokens(),
-                         worker.calls_total, worker.address);
+uint32_t Held(const Worker& worker, const PlacementRequest& request) {
+  const auto found = request.held.find(KeyOf(worker));
+  // The last position is always computed.
+  return found == request.held.end() ? 0 : std::min(found->second, std::max(request.to_prefill, 1u) - 1);
+}
+
+// Until the worker has computed what waits there and the part of the request that it does not hold.
+absl::Duration PrefillTime(const Worker& worker, const PlacementRequest& request) {
+  constexpr double kRateBeforeTheFirst = 1000;  // tokens per second
+  const wire::Load& load = worker.status.load();
+  const double rate = load.prompt_tokens_per_second() > 0 ? load.prompt_tokens_per_second() : kRateBeforeTheFirst;
+  const uint64_t waiting = std::max<uint64_t>(load.pending_prompt_tokens(), worker.assigned_tokens);
+  return absl::Seconds(static_cast<double>(waiting + request.to_prefill - Held(worker, request)) / rate);
+}
+
+// Smaller is better. `load_max`: beyond it, what a worker holds does not count.
+auto Rank(const Worker& worker, const PlacementRequest& request, const AvoidedWorkers& avoided, uint64_t load_max) {
+  const bool prefills = worker.role == v1::WORKER_ROLE_PREFILL;
+  const absl::Duration time = prefills ? PrefillTime(worker, request) : absl::ZeroDuration();
+  const bool busy = !prefills && Load(worker) > load_max;
+  const uint32_t lacks = prefills || busy ? request.to_prefill : request.to_prefill - Held(worker, request);
+  return std::make_tuple(avoided.IsAvoided(worker), time, busy, lacks, Load(worker),
+                         worker.status.load().pending_prompt_tokens(), worker.calls_total, worker.address);
 }
 
 // Longest request that the worker can ever take. A prefill worker keeps the KV of prompts only.
@@ -80,6 +102,16 @@ std::string Least(absl::Span<const Worker> workers, const Worker& worker) {
                       CountReady(workers, worker.role), " ready");
 }
 
+// Sessions up to which a decode worker that holds more of the request is preferred: a quarter more than the least.
+uint64_t LoadMax(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
+                 const AvoidedWorkers& avoided) {
+  uint64_t least = UINT64_MAX;
+  for (const Worker& worker : workers) {
+    if (Fits(worker, role, request, avoided)) least = std::min(least, Load(worker));
+  }
+  return least == UINT64_MAX ? 0 : least + std::max<uint64_t>(2, least / 4);
+}
+
 // The best pair of one set: the best decode worker that has any prefill worker of its numerics beside it.
 absl::StatusOr<Plan> PlaceSplit(absl::Span<const Worker> workers, const PlacementRequest& request,
                                 const AvoidedWorkers& avoided, absl::string_view lead) {
@@ -94,14 +126,19 @@ absl::StatusOr<Plan> PlaceSplit(absl::Span<const Worker> workers, const Placemen
   for (v1::WorkerRole role : {v1::WORKER_ROLE_DECODE, v1::WORKER_ROLE_PREFILL}) {
     if (!PickWorker(workers, role, request, avoided)) return NoWorker(workers, role, request, avoided, lead);
   }
-  for (const Worker& decode : workers) {
-    if (!Fits(decode, v1::WORKER_ROLE_DECODE, request, avoided)) continue;
-    if (plan.decode && Rank(*plan.decode, avoided) < Rank(decode, avoided)) continue;
+  // The best decode worker of every numerics id, with its prefill worker.
+  std::set<std::string> tried;
+  const uint64_t load_max = LoadMax(workers, v1::WORKER_ROLE_DECODE, request, avoided);
+  for (const Worker& any : workers) {
+    if (!Fits(any, v1::WORKER_ROLE_DECODE, request, avoided) || !tried.insert(any.numerics_id()).second) continue;
     PlacementRequest same_set = request;
-    same_set.numerics_id = decode.numerics_id();
+    same_set.numerics_id = any.numerics_id();
+    std::optional<Worker> decode = PickWorker(workers, v1::WORKER_ROLE_DECODE, same_set, avoided);
     std::optional<Worker> prefill = PickWorker(workers, v1::WORKER_ROLE_PREFILL, same_set, avoided);
     if (!prefill) continue;
-    plan.decode = decode;
+    if (plan.decode && Rank(*plan.decode, request, avoided, load_max) < Rank(*decode, request, avoided, load_max))
+      continue;
+    plan.decode = std::move(decode);
     plan.prefill = std::move(prefill);
   }
   if (!plan.decode) {
@@ -123,14 +160,31 @@ absl::StatusOr<Plan> PlaceOnDecode(absl::Span<const Worker> workers, const Place
   return plan;
 }
 
+// The streams of the decode worker, this one, and one more that may come, all wait for a prompt that is computed there.
+Plan Cheaper(const PlacementRequest& request, Plan split, Plan local) {
+  if (!split.decode) return split;
+  const absl::Duration apart = PrefillTime(*split.prefill, request) + request.handoff;
+  const absl::Duration alone = PrefillTime(*local.decode, request);
+  const bool is_local = alone * static_cast<double>(Load(*local.decode) + 2) < apart;
+  Plan& plan = is_local ? local : split;
+  plan.reason = absl::StrCat(is_local ? "local" : "split", " costs less: prefill on ", local.decode->instance(), " ",
+                             absl::FormatDuration(absl::Trunc(alone, absl::Microseconds(100))), " for each of ",
+                             Load(*local.decode) + 2, ", on ", split.prefill->instance(), " with handoff ",
+                             absl::FormatDuration(absl::Trunc(apart, absl::Microseconds(100))), "; ", plan.reason);
+  return std::move(plan);
+}
+
 }  // namespace
 
 std::optional<Worker> PickWorker(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
                                  const AvoidedWorkers& avoided) {
+  const uint64_t load_max = LoadMax(workers, role, request, avoided);
   const Worker* best = nullptr;
   for (const Worker& worker : workers) {
     if (!Fits(worker, role, request, avoided)) continue;
-    if (best == nullptr || Rank(worker, avoided) < Rank(*best, avoided)) best = &worker;
+    if (best == nullptr || Rank(worker, request, avoided, load_max) < Rank(*best, request, avoided, load_max)) {
+      best = &worker;
+    }
   }
   return best == nullptr ? std::nullopt : std::optional<Worker>(*best);
 }
@@ -155,11 +209,9 @@ absl::StatusOr<Plan> Place(absl::Span<const Worker> workers, const PlacementRequ
       break;
   }
   auto split = PlaceSplit(workers, request, avoided, "");
-  if (split.ok()) {
-    split->reason = absl::StrCat("split by default; ", split->reason);
-    return split;
-  }
   auto local = PlaceOnDecode(workers, request, avoided, "");
+  if (split.ok() && local.ok()) return Cheaper(request, *std::move(split), *std::move(local));
+  if (split.ok()) return split;
   if (local.ok()) local->reason = absl::StrCat("local because ", split.status().message(), "; ", local->reason);
   return local;
 }

@@ -1,8 +1,13 @@
 // Chooses workers for a request: pure functions over a snapshot of the registry.
 //
 // Workers of one request belong to one set: the router's model file (the registry marks others as not ready) and one
-// numerics id. Within a set the least loaded worker wins; ties go to the one used least so far, then to the lower
-// address.
+// numerics id. Within a set,
+//   - the prefill worker is the one that would have the KV ready first: prompt tokens that wait there, and those of the
+//     request that it does not hold, at its measured rate;
+//   - the decode worker is the least loaded one, or one that holds more of the request and is not much busier;
+//   - ties go to the one with fewer sessions, then to the one used least so far, then to the lower address.
+// Unless asked for, a request is split if that costs less: a prompt computed on the decode worker saves the handoff,
+// but holds up every stream there, and the one that may come next.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +18,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "router/placement_memory.h"
 #include "router/worker.h"
 
 namespace kvrelay::router {
@@ -47,9 +54,12 @@ class AvoidedWorkers {
 
 struct PlacementRequest {
   v1::Execution execution = v1::EXECUTION_UNSPECIFIED;  // as asked for
-  bool needs_decode = true;  // false: one token is wanted, a prefill worker alone can give it
-  uint64_t tokens = 1;       // prompt + max_tokens: workers of a shorter context are left out
-  std::string numerics_id;   // only workers of this id; empty: any one id
+  bool needs_decode = true;                        // false: one token is wanted, a prefill worker alone can give it
+  uint64_t tokens = 1;                             // prompt + max_tokens: workers of a shorter context are left out
+  uint32_t to_prefill = 0;                         // positions whose KV is needed: prompt and history
+  HeldPositions held = {};                         // of these, what workers are likely to hold
+  absl::Duration handoff = absl::Milliseconds(5);  // what a handoff adds to the time of a prompt
+  std::string numerics_id;                         // only workers of this id; empty: any one id
 };
 
 struct Plan {

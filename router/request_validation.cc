@@ -22,6 +22,7 @@ constexpr size_t kStopBytesMax = 256;
 constexpr int kStopIdsMax = 64;
 constexpr uint32_t kLogprobsMax = 20;
 constexpr int32_t kPriorityMax = 10;
+constexpr size_t kCacheSaltBytesMax = 64;
 constexpr float kTemperatureMax = 100;
 constexpr uint32_t kDefaultMaxTokens = 256;
 constexpr int kDetokenizeIdsMax = 1 << 20;
@@ -132,6 +133,10 @@ absl::Status CheckOptions(const v1::GenerateRequest& request, const ModelFacts& 
   if (request.priority() < -kPriorityMax || request.priority() > kPriorityMax) {
     return Bad("priority", request.priority(), absl::StrCat("from ", -kPriorityMax, " to ", kPriorityMax));
   }
+  if (request.cache_salt().size() > kCacheSaltBytesMax) {
+    return Bad("cache_salt", absl::StrCat(request.cache_salt().size(), " bytes long"),
+               absl::StrCat("at most ", kCacheSaltBytesMax, " bytes"));
+  }
   if (request.has_max_tokens() && request.max_tokens() == 0) return Bad("max_tokens", 0, "at least 1");
   return absl::OkStatus();
 }
@@ -228,6 +233,7 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
   spec.set_logprobs(request.logprobs());
   spec.set_trace(request.trace());
   spec.set_priority(request.priority());
+  spec.set_cache_salt(request.cache_salt());
   if (request.has_resume()) {
     KV_RETURN_IF_ERROR(CheckResume(request, max_tokens, facts));
     spec.mutable_token_ids()->MergeFrom(request.resume().token_ids());

@@ -26,6 +26,7 @@ struct Worker {
   absl::Duration heartbeat_age;      // since `status.load.beat` last changed; 0 until first connected
   uint32_t calls = 0;                // calls of this router on it now
   uint64_t calls_total = 0;          // calls of this router on it so far
+  uint64_t assigned_tokens = 0;      // prompt tokens of this router's prefill calls on it now
 
   const std::string& instance() const { return status.identity().instance(); }
   uint64_t epoch() const { return status.identity().epoch(); }

@@ -185,14 +185,14 @@ void WorkerRegistry::OnOutcome(const Worker& worker, const absl::Status& outcome
   table_.OnOutcome(worker, outcome);
 }
 
-void WorkerRegistry::CallOpened(const Worker& worker) {
+void WorkerRegistry::CallOpened(const Worker& worker, uint64_t prompt_tokens) {
   std::lock_guard lock(mutex_);
-  table_.OnCallOpened(worker);
+  table_.OnCallOpened(worker, prompt_tokens);
 }
 
-void WorkerRegistry::CallClosed(const Worker& worker) {
+void WorkerRegistry::CallClosed(const Worker& worker, uint64_t prompt_tokens) {
   std::lock_guard lock(mutex_);
-  table_.OnCallClosed(worker);
+  table_.OnCallClosed(worker, prompt_tokens);
 }
 
 }  // namespace kvrelay::router

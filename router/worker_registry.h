@@ -47,8 +47,8 @@ class WorkerRegistry final : public WorkerDirectory {
   void OnOutcome(const Worker& worker, const absl::Status& outcome) override;
 
   // Counts the router's own calls on a worker, for placement.
-  void CallOpened(const Worker& worker);
-  void CallClosed(const Worker& worker);
+  void CallOpened(const Worker& worker, uint64_t prompt_tokens);
+  void CallClosed(const Worker& worker, uint64_t prompt_tokens);
 
  private:
   class Stream;

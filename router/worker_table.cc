@@ -59,18 +59,20 @@ WorkerTable::Watched* WorkerTable::Find(const Worker& worker) {
   return const_cast<Watched*>(std::as_const(*this).Find(worker));
 }
 
-void WorkerTable::OnCallOpened(const Worker& worker) {
+void WorkerTable::OnCallOpened(const Worker& worker, uint64_t prompt_tokens) {
   Watched* watched = Find(worker);
   if (watched == nullptr) return;
   ++watched->worker.calls;
   ++watched->worker.calls_total;
+  watched->worker.assigned_tokens += prompt_tokens;
   watched->circuit.OnCall();
 }
 
-void WorkerTable::OnCallClosed(const Worker& worker) {
+void WorkerTable::OnCallClosed(const Worker& worker, uint64_t prompt_tokens) {
   Watched* watched = Find(worker);
   if (watched == nullptr) return;
   if (watched->worker.calls > 0) --watched->worker.calls;
+  watched->worker.assigned_tokens -= std::min(watched->worker.assigned_tokens, prompt_tokens);
   watched->circuit.OnCallEnd();
 }
 

@@ -39,8 +39,9 @@ class WorkerTable {
 
   // Calls on a worker. `outcome`: OK or how it failed. RESOURCE_EXHAUSTED, CANCELLED and ABORTED (a transfer broke) say
   // nothing about the worker.
-  void OnCallOpened(const Worker& worker);
-  void OnCallClosed(const Worker& worker);
+  // `prompt_tokens`: that a prefill call shall compute.
+  void OnCallOpened(const Worker& worker, uint64_t prompt_tokens);
+  void OnCallClosed(const Worker& worker, uint64_t prompt_tokens);
   void OnOutcome(const Worker& worker, const absl::Status& outcome);
 
   std::vector<Worker> Snapshot() const;

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/engine/live_session.h"
+#include "common/engine/reserve_cache.h"
 #include "common/engine/step_plan.h"
 #include "common/engine/validate.h"
 
@@ -63,7 +64,7 @@ class EngineImpl final : public Engine {
       return absl::ResourceExhaustedError(
           absl::StrCat("all ", options_.max_sessions, " sessions are taken; try again later"));
     }
-    auto cache = kv::SequenceCache::Reserve(pool_.get(), PositionsNeeded(spec));
+    auto cache = ReserveCache(pool_.get(), spec);
     if (!cache.ok()) {
       sessions_.fetch_sub(1);
       return cache.status();
@@ -100,9 +101,11 @@ class EngineImpl final : public Engine {
             .steps = steps_.load(std::memory_order_relaxed),
             .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
             .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced()),
+            .kv_blocks_cached = static_cast<uint32_t>(pool_->cached()),
             .active_sessions = static_cast<uint32_t>(sessions_.load(std::memory_order_relaxed)),
             .queued_sessions = queued_.load(std::memory_order_relaxed),
-            .pending_prompt_tokens = pending_.load(std::memory_order_relaxed)};
+            .pending_prompt_tokens = pending_.load(std::memory_order_relaxed),
+            .prompt_tokens_per_second = rate_.load(std::memory_order_relaxed)};
   }
   int context_length() const override { return options_.context_length; }
   const std::string& numerics_id() const override { return numerics_id_; }
@@ -227,6 +230,7 @@ class EngineImpl final : public Engine {
     if (total >= kLeastPromptRows) {
       const double cost = absl::ToDoubleSeconds(now - began) / total;
       row_cost_s_ = row_cost_s_ == 0 ? cost : 0.8 * row_cost_s_ + 0.2 * cost;
+      rate_.store(1 / row_cost_s_, std::memory_order_relaxed);
     }
     for (size_t i = 0; i < chunks_.size(); ++i) FinishChunk(static_cast<int>(i), now);
   }
@@ -278,6 +282,7 @@ class EngineImpl final : public Engine {
   // Written by the loop, read by anyone.
   std::atomic<uint64_t> beat_ = 0, steps_ = 0, pending_ = 0;
   std::atomic<uint32_t> queued_ = 0;
+  std::atomic<double> rate_ = 0;
 
   std::thread loop_;
 };

@@ -32,9 +32,11 @@ struct EngineLoad {
   uint64_t steps;
   uint32_t kv_blocks_total;
   uint32_t kv_blocks_referenced;
-  uint32_t active_sessions;  // reserved or running
-  uint32_t queued_sessions;  // started, no step yet
+  uint32_t kv_blocks_cached;  // of finished sequences; given up when room is needed
+  uint32_t active_sessions;   // reserved or running
+  uint32_t queued_sessions;   // started, no step yet
   uint64_t pending_prompt_tokens;
+  double prompt_tokens_per_second;  // of recent steps; 0: none was measured yet
 };
 
 class Engine {
@@ -46,7 +48,8 @@ class Engine {
   virtual ~Engine() = default;
 
   // Validates the spec (INVALID_ARGUMENT) and takes room for prompt + max_tokens at once, all or nothing, without
-  // waiting (RESOURCE_EXHAUSTED). With source kReceived the caller may write to the cache until Start.
+  // waiting (RESOURCE_EXHAUSTED). Begins with the KV of whole blocks that sequences of the same salt have left or still
+  // use, unless the source is kNoCache. With source kReceived the caller may write to the cache until Start.
   virtual absl::StatusOr<std::shared_ptr<Session>> Reserve(SessionSpec spec) = 0;
   // Hands the session to the loop. REQUIRES: once per session.
   virtual void Start(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener) = 0;

@@ -12,18 +12,20 @@ LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<Sessi
     : session_(std::move(session)), listener_(std::move(listener)), history_(session_->spec().tokens) {
   const SessionSpec& spec = session_->spec();
   const auto ready = static_cast<uint32_t>(session_->cache()->kv_ready());
+  counts_.reused = static_cast<uint32_t>(session_->cache()->reused());
   if (spec.source == KvSource::kReceived) {
     const std::vector<int32_t>& selected = session_->received_selected();
     KV_CHECK(!selected.empty(), "a received session has its next input");
     KV_CHECK(ready == spec.tokens.size() + selected.size() - 1,
              "a received session has the KV of all before its input");
     history_.insert(history_.end(), selected.begin(), selected.end());
-    counts_.received = ready;
+    counts_.received = ready - counts_.reused;
   } else {
-    KV_CHECK(ready == 0, "nothing is computed before the start");
+    KV_CHECK(ready == counts_.reused, "nothing is computed before the start");
   }
   counts_.kv_ready = ready;
   run_.first_position = ready;
+  ShareBlocks();
 }
 
 model::Chunk LiveSession::MakeChunk(int rows) const {
@@ -57,6 +59,11 @@ void LiveSession::Count(const model::Chunk& chunk) {
   run_.appended += chunk.appended;
   run_.positions_read = std::max(run_.positions_read, chunk.positions_read);
   run_.attention_pairs += chunk.attention_pairs;
+  if (chunk.error.ok()) ShareBlocks();
+}
+
+void LiveSession::ShareBlocks() {
+  if (session_->spec().source != KvSource::kNoCache) session_->cache()->NameBlocks(history_);
 }
 
 PositionCounts LiveSession::EndCounts() const {

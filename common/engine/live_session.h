@@ -40,6 +40,9 @@ class LiveSession {
   absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now);
 
  private:
+  // Full blocks of the cache are open to other sessions from now on.
+  void ShareBlocks();
+
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<SessionListener> listener_;
   std::vector<int32_t> history_;  // prompt and all selected tokens

@@ -17,8 +17,8 @@ namespace kvrelay::engine {
 
 // Counts of one worker for one request: kv_ready = reused + received + computed - discarded, CHECKed after each step.
 struct PositionCounts {
-  uint64_t computed = 0;  // counted in Forward
-  uint32_t reused = 0;
+  uint64_t computed = 0;    // counted in Forward
+  uint32_t reused = 0;      // held when the session was reserved
   uint32_t received = 0;    // counted by the receiver
   uint32_t shipped = 0;     // set by the sender from the receipt
   uint64_t recomputed = 0;  // the part of computed that an earlier run had computed
@@ -58,6 +58,7 @@ struct SessionSpec {
   sampling::EndRule end_rule;  // max_tokens counts history
   int logprobs = 0;
   KvSource source = KvSource::kComputed;
+  std::string cache_salt;         // KV is shared with requests of the same salt; not used without a cache
   int priority = 0;               // each step counts as 10 s of waiting, where prompts wait for their turn
   bool stop_after_first = false;  // a prefill: one selection, then the end
 };

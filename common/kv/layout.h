@@ -44,6 +44,6 @@ struct KvLayout {
 absl::Status CheckKvLayout(const KvLayout& layout);
 
 // Blocks that `positions` need.
-inline int BlocksFor(int positions) { return (positions + kBlockPositions - 1) / kBlockPositions; }
+inline int BlocksFor(int positions) { return positions / kBlockPositions + (positions % kBlockPositions != 0); }
 
 }  // namespace kvrelay::kv

@@ -64,12 +64,28 @@ void CopyValues(Block* block, const Row& row, int slot, int positions, Wire* wir
 
 absl::StatusOr<std::shared_ptr<SequenceCache>> SequenceCache::Reserve(BlockPool* pool, int positions) {
   KV_CHECK(positions >= 1, "a sequence has at least one position");
-  KV_ASSIGN_OR_RETURN(std::vector<BlockId> ids, pool->Take((positions - 1) / kBlockPositions + 1));
-  return std::shared_ptr<SequenceCache>(new SequenceCache(pool, positions, std::move(ids)));
+  KV_ASSIGN_OR_RETURN(std::vector<BlockId> ids, pool->Take(BlocksFor(positions)));
+  return std::shared_ptr<SequenceCache>(new SequenceCache(pool, positions, {.blocks = std::move(ids)}, std::nullopt));
 }
 
-SequenceCache::SequenceCache(BlockPool* pool, int positions, std::vector<BlockId> ids)
-    : pool_(pool), capacity_(positions), ids_(std::move(ids)) {
+absl::StatusOr<std::shared_ptr<SequenceCache>> SequenceCache::ReserveShared(BlockPool* pool, int positions,
+                                                                            std::string salt,
+                                                                            absl::Span<const int32_t> tokens) {
+  KV_CHECK(!tokens.empty() && tokens.size() <= static_cast<size_t>(positions), "a sequence has room for its tokens");
+  const int most_known = (static_cast<int>(tokens.size()) - 1) / kBlockPositions;
+  KV_ASSIGN_OR_RETURN(BlockPool::Taken taken, pool->TakeWithPrefix(BlocksFor(positions), salt, tokens, most_known));
+  return std::shared_ptr<SequenceCache>(new SequenceCache(pool, positions, std::move(taken), std::move(salt)));
+}
+
+SequenceCache::SequenceCache(BlockPool* pool, int positions, BlockPool::Taken taken, std::optional<std::string> salt)
+    : pool_(pool),
+      capacity_(positions),
+      reused_(taken.known * kBlockPositions),
+      salt_(std::move(salt)),
+      ids_(std::move(taken.blocks)),
+      named_(taken.known),
+      node_(taken.node),
+      kv_ready_(reused_) {
   blocks_.reserve(ids_.size());
   for (BlockId id : ids_) blocks_.push_back(pool_->Data(id));
 }
@@ -80,6 +96,18 @@ void SequenceCache::Publish(int count) {
   const int ready = kv_ready_.load(std::memory_order_relaxed);
   KV_CHECK(count >= 0 && count <= capacity_ - ready, "published positions are within the capacity");
   kv_ready_.store(ready + count, std::memory_order_release);
+}
+
+void SequenceCache::Clear() {
+  KV_CHECK(reused_ == 0, "what is shared is not forgotten");
+  kv_ready_.store(0, std::memory_order_release);
+}
+
+void SequenceCache::NameBlocks(absl::Span<const int32_t> tokens) {
+  if (!salt_) return;
+  const int full = kv_ready_.load(std::memory_order_relaxed) / kBlockPositions;
+  for (; named_ < full; ++named_)
+    node_ = pool_->Name(ids_[named_], node_, *salt_, tokens.subspan(named_ * kBlockPositions, kBlockPositions));
 }
 
 void SequenceCache::CheckSpan(int layer, int first_position, int positions, size_t bytes) const {

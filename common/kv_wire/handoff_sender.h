@@ -51,6 +51,7 @@ class HandoffSender {
 
   int first_position() const { return first_position_; }
   int end_position() const { return end_position_; }
+  uint64_t BytesOf(const Piece& piece) const { return piece.positions * cache_->layout().PositionBytes(); }
   // Payload bytes of the whole range: layers * positions * PositionBytes.
   uint64_t payload_bytes() const { return PayloadBytes(cache_->layout(), first_position_, end_position_); }
 

@@ -27,6 +27,7 @@ std::shared_ptr<KvSender> KvSender::Start(const Deps& deps, std::shared_ptr<cons
 KvSender::KvSender(const Deps& deps, std::shared_ptr<const kv::SequenceCache> cache, int first_position,
                    int end_position, KvTarget target, Done done)
     : tasks_(deps.tasks),
+      budget_(deps.budget),
       clock_(deps.clock),
       layers_(cache->layout().layers),
       target_(std::move(target)),
@@ -101,19 +102,40 @@ void KvSender::WriteNext() {
       }
     }
   }
-  if (piece.has_value()) {
-    WriteFrame(*piece);
-  } else {
-    WriteCommit();
-  }
+  if (!piece.has_value()) return WriteCommit();
+  // Weak: a sender that was cancelled while it waits must not keep its cache.
+  const uint64_t bytes = handoff_.BytesOf(*piece);
+  const auto granted = [weak = weak_from_this(), piece = *piece, bytes, budget = budget_] {
+    if (const auto self = weak.lock()) return self->OnGranted(piece);
+    budget->Give(bytes);
+  };
+  if (budget_->Take(bytes, granted)) OnGranted(*piece);
 }
 
-void KvSender::WriteFrame(const Piece& piece) {
+void KvSender::OnGranted(const Piece& piece) {
+  const uint64_t bytes = handoff_.BytesOf(piece);
+  {
+    std::lock_guard lock(mutex_);
+    taken_ = bytes;
+  }
   handoff_.BuildFrame(piece, request_.mutable_frame());
-  std::lock_guard lock(mutex_);
-  if (closed_) return;
-  writing_bytes_ = request_.frame().payload().size();
-  link_->Write(request_, /*last=*/false);
+  {
+    std::lock_guard lock(mutex_);
+    if (!closed_) {
+      writing_bytes_ = bytes;
+      return link_->Write(request_, /*last=*/false);
+    }
+  }
+  GiveBack();
+}
+
+void KvSender::GiveBack() {
+  uint64_t taken;
+  {
+    std::lock_guard lock(mutex_);
+    taken = std::exchange(taken_, 0);
+  }
+  if (taken > 0) budget_->Give(taken);
 }
 
 void KvSender::WriteCommit() {
@@ -139,6 +161,7 @@ void KvSender::Cancel() {
 }
 
 void KvSender::OnWritten(bool ok) {
+  GiveBack();
   {
     std::lock_guard lock(mutex_);
     writing_ = false;
@@ -160,6 +183,7 @@ void KvSender::OnLinkEnded(const absl::Status& status, const ReceiveKvResponse& 
     ready_.clear();
     link = std::move(link_);
   }
+  GiveBack();  // of a write whose end was never told
   std::exchange(done_, nullptr)(Outcome(status, receipt));
 }
 

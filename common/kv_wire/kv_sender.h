@@ -9,6 +9,8 @@
 //      alone uses the handoff's writer half.
 //   2. Nothing is written after the step to `closed_`.
 //   3. `done` is called exactly once, after which the cache is let go.
+//   4. A frame is built and written only with room in the process's budget, given back when it is written or the link
+//      has ended.
 #pragma once
 
 #include <deque>
@@ -24,6 +26,7 @@
 #include "common/base/task_runner.h"
 #include "common/kv_wire/handoff_sender.h"
 #include "common/kv_wire/kv_link.h"
+#include "common/kv_wire/send_budget.h"
 
 namespace kvrelay::kv_wire {
 
@@ -55,6 +58,7 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   struct Deps {
     KvTransport* transport;
     TaskRunner* tasks;
+    SendBudget* budget;  // of the process
     const Clock* clock;
     const worker::v1::WorkerIdentity* identity;
   };
@@ -65,10 +69,11 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   KvSender(const Deps& deps, std::shared_ptr<const kv::SequenceCache> cache, int first_position, int end_position,
            KvTarget target, Done done);
 
-  // One thread calls these three, the compute thread.
+  // One thread at a time calls these three: whoever started it until the engine has the sequence, then the compute
+  // thread.
   // Layer `layer` of all positions below `end` is in the cache; `last_chunk`: these are all.
   void OnLayer(int layer, int end, bool last_chunk);
-  // A move: every layer of all positions below `end` is in the cache.
+  // Every layer of all positions below `end` is in the cache: of a stream that moves, or of a prompt's known beginning.
   void OnPositions(int end);
   // The positions end at `end`, whose KV is ready. `commit` holds selected, ends_request and positions.
   void Commit(int end, worker::v1::KvCommit commit);
@@ -85,13 +90,17 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   void Queue(const std::vector<Piece>& pieces);
   // Writes what is next, unless a write is on the way or there is nothing.
   void WriteNext();
-  void WriteFrame(const Piece& piece);
+  // The budget has room for the frame chosen.
+  void OnGranted(const Piece& piece);
+  // Pays back what the frame took. REQUIRES: called without the lock.
+  void GiveBack();
   void WriteCommit();
   // Wakes the line from a thread that must not copy frames.
   void Wake();
   absl::StatusOr<KvTransfer> Outcome(const absl::Status& status, const worker::v1::ReceiveKvResponse& receipt) const;
 
   TaskRunner* const tasks_;
+  SendBudget* const budget_;
   const Clock* const clock_;
   const int layers_;
   const KvTarget target_;
@@ -106,8 +115,9 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   bool committed_ = false;  // the commit was handed to the link
   std::deque<Piece> ready_;
   std::optional<worker::v1::KvCommit> commit_;
-  int layer_ = 0;  // layer computed last
-  uint64_t writing_bytes_ = 0;
+  int layer_ = 0;               // layer computed last
+  uint64_t writing_bytes_ = 0;  // of the frame that is being written
+  uint64_t taken_ = 0;          // of the budget
   std::optional<absl::Duration> first_frame_at_, last_layer_at_;
   KvTransfer transfer_;
 };

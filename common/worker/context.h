@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/task_runner.h"
 #include "common/engine/engine.h"
+#include "common/kv_wire/send_budget.h"
 #include "common/rpc/credentials.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
@@ -24,6 +25,7 @@ struct WorkerContext {
   TokenBudget* prompt_tokens = nullptr;                     // of jobs that a prefill worker has taken
   absl::Duration queue_timeout = absl::InfiniteDuration();  // longest wait of a job before its first step
   TaskRunner* tasks = nullptr;                              // copies KV into frames
+  kv_wire::SendBudget* kv_in_flight = nullptr;              // of all handoffs of this process
   worker::v1::WorkerIdentity identity;
   std::string role;  // "prefill" or "decode"
   std::string kernel_id;

@@ -48,6 +48,8 @@ void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
       ->check(CLI::Range(1, 65536));
   AddFlag(app, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  AddFlag(app, "kv-in-flight-bytes", o.kv_in_flight_bytes, "most KV bytes under way to other workers at a time")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
       ->check(CLI::Range(1, 3600000));
   rpc::AddTlsFlags(app, o.tls);

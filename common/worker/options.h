@@ -11,6 +11,7 @@
 #include "common/kernels/isa.h"
 #include "common/kernels/matmul.h"
 #include "common/kv/layout.h"
+#include "common/kv_wire/send_budget.h"
 #include "common/observability/log.h"
 #include "common/rpc/options_tls.h"
 
@@ -33,6 +34,7 @@ struct WorkerOptions {
   int prefill_chunk = 512;
   absl::Duration step_budget = absl::Milliseconds(200);
   int max_sessions = 256;
+  uint64_t kv_in_flight_bytes = kv_wire::SendBudget::kDefaultBytes;
   uint64_t queue_tokens = 1 << 16;                   // prompts of a prefill worker, beyond them it refuses
   absl::Duration queue_timeout = absl::Seconds(30);  // of its jobs
   rpc::TlsOptions tls;

@@ -120,12 +120,14 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
   Ticker ticker;
   TaskThread tasks;
   TokenBudget prompt_tokens(options.queue_tokens);
+  kv_wire::SendBudget kv_in_flight(options.kv_in_flight_bytes);
   WorkerContext context;
   context.engine = engine.get();
   context.calls = &calls;
   context.ticker = &ticker;
   context.tasks = &tasks;
   context.prompt_tokens = &prompt_tokens;
+  context.kv_in_flight = &kv_in_flight;
   context.queue_timeout = options.queue_timeout;
   context.tls = tls.get();
   FillContext(options, role, loaded, context);

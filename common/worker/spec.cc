@@ -55,6 +55,7 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
     return absl::InvalidArgumentError(
         absl::StrCat("priority is ", spec.priority(), ", it must be -", kMaxPriority, " to ", kMaxPriority));
   result.priority = spec.priority();
+  result.cache_salt = spec.cache_salt();
   return result;
 }
 

@@ -16,9 +16,11 @@ v1::WatchStatusResponse StatusOf(const WorkerContext& context) {
   out.set_steps(load.steps);
   out.set_kv_blocks_total(load.kv_blocks_total);
   out.set_kv_blocks_referenced(load.kv_blocks_referenced);
+  out.set_kv_blocks_cached(load.kv_blocks_cached);
   out.set_active_sessions(load.active_sessions);
   out.set_queued_sessions(load.queued_sessions);
   out.set_pending_prompt_tokens(load.pending_prompt_tokens);
+  out.set_prompt_tokens_per_second(load.prompt_tokens_per_second);
   return status;
 }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "tests/worker/test_client.h"
@@ -51,6 +53,16 @@ std::vector<uint32_t> ReadTokens(DecodeClient& client, size_t count) {
     if (event->has_selected()) tokens.push_back(event->selected().token_id());
   }
   return tokens;
+}
+
+// Lets the engine go on little by little until it is asked to hold the session, which shows that MoveTo has arrived;
+// then without limit.
+void StepUntilHeld(kvrelay::testing::FakeEngine& engine, const std::atomic<bool>& held) {
+  while (!held) {
+    engine.Allow(2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  engine.Allow(INT64_MAX);
 }
 
 TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
@@ -162,9 +174,42 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
 
+// A move that fails just when its source decides to pause: the pause, which then comes after its end, is ended too.
+TEST(MoveTest, APauseThatComesAfterTheEndOfItsMoveEndsToo) {
+  constexpr uint32_t kMax = 1500;
+  TestDecodeWorker source, target;
+  const GenerationSpec spec = MakeSpec(100, kMax);
+  DecodeClient from(*source.stub);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  source.engine().Allow(12);
+  std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  DecodeClient to(*target.stub);
+  ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
+  ASSERT_TRUE(to.Next()->has_reserved());
+  std::promise<void> failed;
+  std::atomic<bool> held = false;
+  source.engine().BeforeHold([&, done = failed.get_future().share()] {
+    held = true;
+    to.Cancel();
+    done.wait_for(std::chrono::seconds(10));
+  });
+  ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
+  StepUntilHeld(source.engine(), held);
+  std::optional<DecodeResponse> event;
+  while ((event = from.Next()) && !event->has_move_failed())
+    if (event->has_selected()) tokens.push_back(event->selected().token_id());
+  ASSERT_TRUE(event.has_value() && event->has_move_failed());
+  failed.set_value();
+  const auto rest = from.Rest();
+  const std::vector<uint32_t> last = Tokens(rest);
+  tokens.insert(tokens.end(), last.begin(), last.end());
+  EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+}
+
 // The router lets go of a target that hangs, and tries another while the source still waits for the first.
 TEST(MoveTest, AnotherTargetTakesThePlaceOfOneThatIsGivenUp) {
-  constexpr uint32_t kMax = 40;
+  constexpr uint32_t kMax = 1500;
   TestDecodeWorker source, hung, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
@@ -176,9 +221,11 @@ TEST(MoveTest, AnotherTargetTakesThePlaceOfOneThatIsGivenUp) {
   ASSERT_TRUE(to_hung.Next()->has_reserved());
   ASSERT_TRUE(to.Reserve('c', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
   ASSERT_TRUE(to.Next()->has_reserved());
+  std::atomic<bool> held = false;
+  source.engine().BeforeHold([&] { held = true; });
   ASSERT_TRUE(from.Write(MoveTo(hung.address(), 'b', 101)));
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'c', 101)));
-  source.engine().Allow(INT64_MAX);
+  StepUntilHeld(source.engine(), held);
   EXPECT_EQ(from.Rest().back().ended().reason(), worker::v1::END_REASON_MOVED);
   EXPECT_EQ(to.Rest().back().ended().reason(), worker::v1::END_REASON_LENGTH);
   EXPECT_TRUE(source.engine().WaitUntilFree());

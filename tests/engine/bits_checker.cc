@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/model_file/gguf.h"
@@ -58,6 +59,8 @@ std::string BitsChecker::Problem(const BitsCase& c, int count) {
   const auto result = Run(c, count);
   if (!result.ok()) return result.status().ToString();
   if (c.batch > 1 && result->rows_in_step_max < static_cast<uint32_t>(c.batch)) return "the batch shared no step";
+  const uint32_t reused = c.warm ? kWarmTokens / kv::kBlockPositions * kv::kBlockPositions : 0;
+  if (result->reused != reused) return absl::StrCat("began with ", result->reused, " positions, not ", reused);
   return Difference(*reference, *result);
 }
 

@@ -161,6 +161,39 @@ TEST(Engine, HistoryContinuesWithTheSameTokens) {
   EXPECT_EQ(r->Ids(), std::vector<int32_t>(whole.begin() + 5, whole.end()));
 }
 
+TEST(Engine, ReusesWhatOthersLeftWithTheSameTokens) {
+  auto engine = MakeEngine();
+  const SessionSpec spec = Spec(150, 20);
+  const auto cold = RunToEnd(*engine, spec);
+  EXPECT_EQ(cold->counts.reused, 0u);
+  const auto warm = RunToEnd(*engine, spec);
+  EXPECT_EQ(warm->counts.reused, 128u);
+  EXPECT_EQ(warm->counts.computed + 128, cold->counts.computed);
+  EXPECT_EQ(warm->tokens[0].run.first_position, 128u);
+  EXPECT_EQ(warm->Ids(), cold->Ids());
+
+  // A second turn finds what the first one decoded: 150 + 19 positions have KV, two whole blocks and a part.
+  SessionSpec next = Spec(150, 100);
+  for (const int32_t id : cold->Ids()) next.tokens.push_back(id);
+  for (int i = 0; i < 60; ++i) next.tokens.push_back(5 + i);
+  next.prompt_length = next.tokens.size();
+  const auto second = RunToEnd(*engine, next);
+  EXPECT_EQ(second->counts.reused, 128u);
+  const auto third = RunToEnd(*engine, next);
+  EXPECT_EQ(third->counts.reused, 192u);
+  next.cache_salt = "alone";
+  const auto alone = RunToEnd(*engine, next);
+  EXPECT_EQ(alone->counts.reused, 0u);
+  EXPECT_EQ(second->Ids(), alone->Ids());
+  EXPECT_EQ(third->Ids(), alone->Ids());
+
+  const auto no_cache = RunToEnd(*engine, Spec(150, 20, KvSource::kNoCache));
+  EXPECT_EQ(no_cache->counts.reused, 0u);
+  EXPECT_EQ(no_cache->Ids(), cold->Ids());
+  EXPECT_EQ(engine->Load().kv_blocks_referenced, 0u);
+  EXPECT_GE(engine->Load().kv_blocks_cached, 3u);
+}
+
 TEST(Engine, StopEndsWithinAStepAndFreesBlocks) {
   auto engine = MakeEngine();
   auto recorder = std::make_shared<Recorder>();

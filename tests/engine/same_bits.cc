@@ -36,6 +36,7 @@ class Recorder final : public SessionListener {
   void OnLogits(absl::Span<const float> logits) override { result.logits.emplace_back(logits.begin(), logits.end()); }
   void OnSelected(const SelectedToken& token) override {
     result.tokens.push_back(token.selection.token);
+    result.reused = token.counts.reused;
     if (token.index > 0) result.rows_in_step_max = std::max(result.rows_in_step_max, token.run.rows_in_step_max);
     if (token.index == 1) second_.Notify();
   }
@@ -114,6 +115,13 @@ absl::StatusOr<BitsResult> RunOn(Engine* engine, std::shared_ptr<Session> sessio
   return std::move(recorder->result);
 }
 
+// Leaves the KV of the prompt's beginning behind.
+absl::Status Warm(Engine* engine, absl::Span<const int32_t> prompt) {
+  KV_ASSIGN_OR_RETURN(std::shared_ptr<Session> session,
+                      engine->Reserve(Spec(prompt.subspan(0, kWarmTokens), 1, KvSource::kComputed)));
+  return RunOn(engine, std::move(session)).status();
+}
+
 // Prefill on one engine, every byte through the wire's own code, decode on another.
 absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<const int32_t> prompt, int count) {
   const int n = static_cast<int>(prompt.size());
@@ -122,6 +130,7 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
                                     {.handoff_id = std::string(16, 'h'),
                                      .model_fingerprint = decode->model().fingerprint(),
                                      .numerics_id = decode->numerics_id(),
+                                     .first_position = target->cache()->reused(),
                                      .tokens = n,
                                      .max_end_position = n,
                                      .vocabulary = static_cast<uint32_t>(decode->model().config().vocabulary),
@@ -132,7 +141,7 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
   SessionSpec spec = Spec(prompt, count, KvSource::kComputed);
   spec.stop_after_first = true;
   KV_ASSIGN_OR_RETURN(std::shared_ptr<Session> source, prefill->Reserve(std::move(spec)));
-  kv_wire::HandoffSender sender(source->cache(), 0, n);
+  kv_wire::HandoffSender sender(source->cache(), target->cache()->reused(), n);
   auto recorder = std::make_shared<Recorder>(&sender);
   prefill->Start(source, recorder);
   recorder->AwaitDone();
@@ -158,6 +167,7 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
   all.tokens.insert(all.tokens.end(), rest.tokens.begin(), rest.tokens.end());
   std::move(rest.logits.begin(), rest.logits.end(), std::back_inserter(all.logits));
   all.rows_in_step_max = rest.rows_in_step_max;
+  all.reused = rest.reused;
   return all;
 }
 
@@ -166,8 +176,9 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
 std::string NameOf(const BitsCase& c) {
   static constexpr const char* kWays[] = {"local", "split", "nocache"};
   return absl::StrCat(c.weights ? absl::StrCat(std::string(model_file::TensorTypeName(*c.weights)), "_") : "",
-                      kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch, "_",
-                      std::string(kernels::IsaName(c.isa)), "_", std::string(kv::KvTypeName(c.kv_type)));
+                      kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch,
+                      c.warm ? "_warm_" : "_", std::string(kernels::IsaName(c.isa)), "_",
+                      std::string(kv::KvTypeName(c.kv_type)));
 }
 
 std::vector<int32_t> MakePrompt(int length, int vocabulary, uint64_t seed) {
@@ -182,9 +193,11 @@ absl::StatusOr<BitsResult> RunCase(const model::Model& model, const BitsCase& c,
   KV_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, MakeEngine(model, c));
   Company company;
   KV_RETURN_IF_ERROR(company.Start(engine.get(), c.batch - 1, model.config().vocabulary));
+  if (c.warm) KV_RETURN_IF_ERROR(Warm(engine.get(), prompt));
   absl::StatusOr<BitsResult> result;
   if (c.way == Way::kSplit) {
     KV_ASSIGN_OR_RETURN(std::unique_ptr<Engine> prefill, MakeEngine(model, c));
+    if (c.warm) KV_RETURN_IF_ERROR(Warm(prefill.get(), prompt));
     result = RunSplit(prefill.get(), engine.get(), prompt, count);
   } else {
     const KvSource source = c.way == Way::kLocal ? KvSource::kComputed : KvSource::kNoCache;

@@ -17,6 +17,8 @@ namespace kvrelay::testing {
 
 enum class Way { kLocal, kSplit, kNoCache };
 
+inline constexpr int kWarmTokens = 500;
+
 // How a request is executed. None of this may change a bit, except the KV type and the model's weights.
 struct BitsCase {
   Way way = Way::kLocal;
@@ -25,6 +27,7 @@ struct BitsCase {
   int batch = 1;  // sessions that share the steps
   kernels::Isa isa = kernels::Isa::kScalar;
   kv::KvType kv_type = kv::KvType::kF16;
+  bool warm = false;  // each engine holds the KV of the first kWarmTokens of the prompt
   std::optional<model_file::TensorType> weights = {};  // of a tiny model; none: the default model
 };
 std::string NameOf(const BitsCase& c);
@@ -32,6 +35,7 @@ std::string NameOf(const BitsCase& c);
 struct BitsResult {
   std::vector<int32_t> tokens;
   std::vector<std::vector<float>> logits;  // per selection, [vocabulary]
+  uint32_t reused = 0;                     // positions that the last engine began with
   uint32_t rows_in_step_max = 0;           // most rows that shared a step with a decode run of the request
 };
 

@@ -38,6 +38,16 @@ TEST(SameBits, ScalarOnTwoLayers) {
     EXPECT_EQ(TwoLayers().Problem(c, 2), "") << NameOf(c);
 }
 
+// What another request has left is as good as computed: in the prefill engine, in the decode engine, in both.
+TEST(SameBits, ReusedPrefixOnTwoLayers) {
+  for (const KvType type : kv::kAllKvTypes)
+    for (const Way way : {Way::kLocal, Way::kSplit})
+      for (const int chunk : {100, 8192}) {
+        const BitsCase c{.way = way, .chunk = chunk, .isa = kernels::BestIsa(), .kv_type = type, .warm = true};
+        EXPECT_EQ(TwoLayers().Problem(c, 3), "") << NameOf(c);
+      }
+}
+
 // Every supported SIMD level on the whole model; the reference is the best level, one thread, whole prompt.
 TEST(SameBits, NamedRowsOnTheWholeModel) {
   BitsChecker whole(kPromptLength, 0);

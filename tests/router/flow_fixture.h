@@ -40,6 +40,7 @@ class FlowFixture {
                                                             .calls = &cluster,
                                                             .sink = &sink,
                                                             .admission = &admission,
+                                                            .memory = &memory,
                                                             .wake = [] {},
                                                             .token_bytes = FakeBytes,
                                                             .vocabulary_size = kFakeVocabulary,
@@ -98,6 +99,7 @@ class FlowFixture {
   FakeCluster cluster;
   FakeSink sink;
   AdmissionQueue admission{{}};
+  PlacementMemory memory;
   FlowRequest request;
   std::unique_ptr<GenerateFlow> flow;
 

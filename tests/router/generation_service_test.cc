@@ -94,7 +94,7 @@ TEST_F(GenerationServiceTest, ADecodeWorkerThatDiesIsReplaced) {
   Router router({&p1}, {dying.get(), &d1});
   ASSERT_TRUE(router.WaitReady(3));
   for (const Worker& worker : router.registry.Snapshot()) {
-    if (worker.instance() == "d1") router.registry.CallOpened(worker);  // the other one is less loaded
+    if (worker.instance() == "d1") router.registry.CallOpened(worker, 0);  // the other one is less loaded
   }
   grpc::ClientContext context;
   auto reader = router.stub->Generate(&context, Prompt("hello", 20));

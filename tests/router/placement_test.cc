@@ -21,7 +21,7 @@ class PlacementTest : public testing::Test {
   absl::StatusOr<Plan> Run() { return Place(workers_, request_, avoided_); }
 
   std::vector<Worker> workers_;
-  PlacementRequest request_;
+  PlacementRequest request_{.to_prefill = 200};
   AvoidedWorkers avoided_;
 };
 
@@ -35,6 +35,60 @@ TEST_F(PlacementTest, LeastLoadedWins) {
   EXPECT_EQ(plan->prefill->instance(), "p2");
   EXPECT_EQ(plan->decode->instance(), "d2");
   EXPECT_THAT(plan->reason, HasSubstr("least loaded of 2"));
+}
+
+TEST_F(PlacementTest, PrefillGoesWhereItIsDoneFirst) {
+  request_.execution = v1::EXECUTION_SPLIT;
+  Prefill("p1").status.mutable_load()->set_pending_prompt_tokens(1000);
+  Worker& fast = Prefill("p2");
+  fast.status.mutable_load()->set_pending_prompt_tokens(3000);
+  fast.status.mutable_load()->set_prompt_tokens_per_second(4000);
+  Decode("d1");
+  EXPECT_EQ(Run()->prefill->instance(), "p2");  // 1.2 s against 0.8 s
+  workers_[1].assigned_tokens = 6000;           // given to it since its report
+  EXPECT_EQ(Run()->prefill->instance(), "p1");
+  request_.to_prefill = 2000;
+  request_.held[KeyOf(workers_[1])] = 1999;  // 3 s against 1.5 s
+  EXPECT_EQ(Run()->prefill->instance(), "p2");
+  request_.needs_decode = false;
+  EXPECT_EQ(Run()->prefill->instance(), "p2");
+}
+
+TEST_F(PlacementTest, DecodeGoesWhereThePrefixIsUnlessThatIsBusy) {
+  Prefill("p1");
+  Decode("d1");
+  Decode("d2").calls = 2;
+  request_.held[KeyOf(workers_[2])] = 128;
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  workers_[2].calls = 3;
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+  workers_[1].calls = 20;
+  workers_[2].calls = 25;
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  workers_[2].calls = 26;
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+}
+
+TEST_F(PlacementTest, LocalWhereThatCostsLess) {
+  Prefill("p1");
+  Decode("d1");
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_SPLIT);
+  request_.held[KeyOf(workers_[1])] = 192;  // 8 positions are left, 16 ms for two; 205 ms on p1
+  ASSERT_TRUE(Run().ok());
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_LOCAL);
+  EXPECT_THAT(Run()->reason, HasSubstr("local costs less: prefill on d1 8ms for each of 2, on p1 with handoff 205ms"));
+  workers_[1].calls = 30;  // streams that would all wait
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_SPLIT);
+  workers_[0].assigned_tokens = 500;  // but not as long as for that queue
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_LOCAL);
+  request_.execution = v1::EXECUTION_SPLIT;
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_SPLIT);
+  request_ = {.to_prefill = 2};
+  workers_[0].assigned_tokens = 0;
+  workers_[1].calls = 0;
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_LOCAL);
+  request_.handoff = absl::ZeroDuration();
+  EXPECT_EQ(Run()->execution, v1::EXECUTION_SPLIT);
 }
 
 TEST_F(PlacementTest, TiesGoToTheLessUsed) {

@@ -29,6 +29,7 @@ class Router {
                                       .clock = Clock::Real(),
                                       .registry = &registry,
                                       .admission = &admission,
+                                      .memory = &memory,
                                       .decode_client = decode_client.get(),
                                       .prefill_client = prefill_client.get()},
                                      {.instance = "r1", .max_active = max_active, .tokens = tokens, .quotas = quotas})),
@@ -48,6 +49,7 @@ class Router {
   WorkerChannels channels;
   WorkerRegistry registry;
   AdmissionQueue admission{{}};
+  PlacementMemory memory;
   std::unique_ptr<DecodeClient> decode_client;
   std::unique_ptr<PrefillClient> prefill_client;
   std::unique_ptr<GenerationService> service;

@@ -60,9 +60,9 @@ TEST_F(WorkerRegistryTest, ConnectsAndReports) {
   EXPECT_EQ(workers[1].epoch(), 9u);
   EXPECT_EQ(workers[1].status.context_length(), kFakeContext);
   EXPECT_FALSE(registry_->Lost(workers[1]));
-  registry_->CallOpened(workers[1]);
+  registry_->CallOpened(workers[1], 0);
   EXPECT_EQ(registry_->Snapshot()[1].calls, 1u);
-  registry_->CallClosed(workers[1]);
+  registry_->CallClosed(workers[1], 0);
   EXPECT_EQ(registry_->Snapshot()[1].calls, 0u);
   EXPECT_EQ(registry_->Snapshot()[1].calls_total, 1u);
 }

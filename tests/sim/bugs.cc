@@ -15,6 +15,8 @@ const std::vector<Bug>& Bugs() {
       {"move_history_off", "the router counts the history of a move's target one too long"},
       {"retry_same_attempt", "the next attempt has the number of the one before"},
       {"stale_events", "events of a given-up prefill call are taken for those of its successor"},
+      {"source_outlives_target",
+       "the source of a move is still heard when its target has died and the request is planned anew"},
       {"replan_loses_token", "a new plan starts without the last token of the one before"},
       {"resume_off_by_one", "the text of a resumed stream starts one token early"},
       {"lost_finish", "Finish is not sent when a stop string ends the request"},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/engine/reserve_cache.h"
 #include "common/engine/step_plan.h"
 #include "common/engine/validate.h"
 #include "tests/sim/model.h"
@@ -37,8 +38,7 @@ const model::Model& SimEngine::model() const {
 
 absl::StatusOr<std::shared_ptr<engine::Session>> SimEngine::Reserve(engine::SessionSpec spec) {
   KV_RETURN_IF_ERROR(engine::ValidateSpec(spec, kVocabulary, kContextLength));
-  KV_ASSIGN_OR_RETURN(std::shared_ptr<kv::SequenceCache> cache,
-                      kv::SequenceCache::Reserve(pool_.get(), engine::PositionsNeeded(spec)));
+  KV_ASSIGN_OR_RETURN(std::shared_ptr<kv::SequenceCache> cache, engine::ReserveCache(pool_.get(), spec));
   std::erase_if(caches_, [](const auto& entry) { return entry.second.expired(); });
   caches_.emplace_back(spec.sampling.seed, cache);
   ++reserved_;
@@ -63,9 +63,11 @@ engine::EngineLoad SimEngine::Load() const {
                           .steps = steps_,
                           .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
                           .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced()),
+                          .kv_blocks_cached = static_cast<uint32_t>(pool_->cached()),
                           .active_sessions = static_cast<uint32_t>(reserved_),
                           .queued_sessions = 0,
-                          .pending_prompt_tokens = 0};
+                          .pending_prompt_tokens = 0,
+                          .prompt_tokens_per_second = 0};
   for (const engine::LiveSession& live : live_) {
     load.queued_sessions += live.queued();
     if (live.InPrompt()) load.pending_prompt_tokens += live.PendingRows();

@@ -23,11 +23,11 @@ class RouterCall::DecodeHandle final : public router::DecodeCall {
   DecodeHandle(RouterProcess* process, const router::Worker& worker, std::shared_ptr<Call> call,
                std::shared_ptr<Use> use)
       : process_(process), worker_(worker), call_(std::move(call)), use_(std::move(use)) {
-    process_->table_.OnCallOpened(worker_);
+    process_->table_.OnCallOpened(worker_, 0);
   }
   ~DecodeHandle() override {
     use_->open = false;
-    process_->table_.OnCallClosed(worker_);
+    process_->table_.OnCallClosed(worker_, 0);
     call_->Cancel();
   }
   void Send(wire::DecodeRequest request) override {
@@ -55,20 +55,25 @@ class RouterCall::DecodeHandle final : public router::DecodeCall {
 
 class RouterCall::PrefillHandle final : public router::PrefillCall {
  public:
-  PrefillHandle(RouterProcess* process, const router::Worker& worker, std::shared_ptr<Call> call,
-                std::shared_ptr<Use> use)
-      : process_(process), worker_(worker), call_(std::move(call)), use_(std::move(use)) {
-    process_->table_.OnCallOpened(worker_);
+  PrefillHandle(RouterProcess* process, const router::Worker& worker, uint64_t prompt_tokens,
+                std::shared_ptr<Call> call, std::shared_ptr<Use> use)
+      : process_(process),
+        worker_(worker),
+        prompt_tokens_(prompt_tokens),
+        call_(std::move(call)),
+        use_(std::move(use)) {
+    process_->table_.OnCallOpened(worker_, prompt_tokens_);
   }
   ~PrefillHandle() override {
     use_->open = false;
-    process_->table_.OnCallClosed(worker_);
+    process_->table_.OnCallClosed(worker_, prompt_tokens_);
     call_->Cancel();
   }
 
  private:
   RouterProcess* const process_;
   const router::Worker worker_;
+  const uint64_t prompt_tokens_;
   const std::shared_ptr<Call> call_;
   const std::shared_ptr<Use> use_;
 };
@@ -87,6 +92,7 @@ RouterCall::RouterCall(RouterProcess* process, std::shared_ptr<Call> call, route
                                                      .calls = this,
                                                      .sink = this,
                                                      .admission = &process_->admission_,
+                                                     .memory = &process_->memory_,
                                                      .wake =
                                                          [this, process, alive = alive_] {
                                                            process->network_->world().After(
@@ -210,7 +216,8 @@ std::unique_ptr<router::PrefillCall> RouterCall::OpenPrefill(router::CallId id, 
   auto call = process_->network_->Open(process_, node);
   auto use = NewUse(false, node, call);
   use->handoff_id = request.handoff().handoff_id();
-  auto handle = std::make_unique<PrefillHandle>(process_, worker, call, std::move(use));
+  auto handle =
+      std::make_unique<PrefillHandle>(process_, worker, request.spec().token_ids_size(), call, std::move(use));
   call->on_end = [this, alive = alive_, id](const absl::Status& status) {
     if (*alive) Event([&](router::GenerateFlow& flow) { flow.OnPrefillEnd(id, status); });
   };

@@ -108,6 +108,7 @@ class RouterProcess final : public Process, public router::WorkerDirectory {
   const std::function<void(RouterCall*)> situation_changed_;
   router::WorkerTable table_;
   router::AdmissionQueue admission_{{}};
+  router::PlacementMemory memory_;
   std::list<std::shared_ptr<RouterCall>> requests_;
   std::map<Key, std::shared_ptr<Call>> watches_;
   uint64_t handoffs_ = 0;

@@ -77,6 +77,7 @@ WorkerProcess::WorkerProcess(Network* network, Observer* observer, const std::st
   context_.ticker = &ticks_;
   context_.tasks = &tasks_;
   context_.prompt_tokens = &prompt_tokens_;
+  context_.kv_in_flight = &kv_in_flight_;
   context_.queue_timeout = absl::Seconds(30);
   context_.identity.set_instance(name);
   context_.identity.set_epoch(static_cast<uint64_t>(network->world().UnixNanos()));

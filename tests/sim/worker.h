@@ -12,6 +12,7 @@
 #include "kvrelay/worker/v1/kv.pb.h"
 #include "prefill_worker/prefill_flow.h"
 #include "tests/sim/engine.h"
+#include "tests/sim/model.h"
 #include "tests/sim/network.h"
 #include "tests/sim/observer.h"
 
@@ -62,6 +63,7 @@ class WorkerProcess : public Process {
   Ticks ticks_;
   Tasks tasks_;
   worker::TokenBudget prompt_tokens_{1 << 16};
+  kv_wire::SendBudget kv_in_flight_{3 * kv::kBlockPositions * kLayout.PositionBytes()};  // so small that senders wait
   worker::WorkerContext context_;
 };
 

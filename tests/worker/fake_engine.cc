@@ -75,7 +75,10 @@ void FakeEngine::Stop(const std::shared_ptr<engine::Session>& session, EndReason
   Enqueue({Command::kStop, session, nullptr, reason});
 }
 
-void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kHold, session}); }
+void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) {
+  before_hold_();
+  Enqueue({Command::kHold, session});
+}
 void FakeEngine::Resume(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kResume, session}); }
 
 void FakeEngine::Enqueue(Command command) {
@@ -92,9 +95,11 @@ engine::EngineLoad FakeEngine::Load() const {
           .steps = steps_,
           .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
           .kv_blocks_referenced = static_cast<uint32_t>(pool_->referenced()),
+          .kv_blocks_cached = 0,
           .active_sessions = 0,
           .queued_sessions = 0,
-          .pending_prompt_tokens = 0};
+          .pending_prompt_tokens = 0,
+          .prompt_tokens_per_second = 0};
 }
 
 const model::Model& FakeEngine::model() const {

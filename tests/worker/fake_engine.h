@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,9 @@ class FakeEngine final : public engine::Engine {
  public:
   explicit FakeEngine(const FakeEngineOptions& options = {});
   ~FakeEngine() override;
+
+  // Called by Hold before it has an effect, on the caller's thread.
+  void BeforeHold(std::function<void()> hook) { before_hold_ = std::move(hook); }
 
   // Units that may still be computed; without a call: no limit.
   void Allow(int64_t units);
@@ -87,6 +91,7 @@ class FakeEngine final : public engine::Engine {
   bool Select(Live& live);
   static void End(Live live, const absl::Status& status, sampling::EndReason reason);
 
+  std::function<void()> before_hold_ = [] {};
   const FakeEngineOptions options_;
   const std::unique_ptr<kv::BlockPool> pool_;
   mutable std::mutex mutex_;

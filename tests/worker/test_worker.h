@@ -38,6 +38,7 @@ class TestWorker {
     context_.calls = &calls_;
     context_.ticker = &ticker_;
     context_.tasks = &tasks_;
+    context_.kv_in_flight = &kv_in_flight_;
     context_.prompt_tokens = &prompt_tokens_;
     context_.role = role;
     context_.kernel_id = "fake";
@@ -69,6 +70,7 @@ class TestWorker {
   std::unique_ptr<engine::Engine> engine_;
   worker::LiveCalls calls_;
   worker::Ticker ticker_{absl::Milliseconds(20)};
+  kv_wire::SendBudget kv_in_flight_;
   worker::TaskThread tasks_;
   worker::TokenBudget prompt_tokens_{10000};
   worker::WorkerContext context_;

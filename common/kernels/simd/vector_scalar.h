@@ -15,7 +15,7 @@ namespace {
 // Rows of a float tile, and of an integer one: small, for arrays fill no registers.
 constexpr int kFloatTileRows = 2;
 constexpr int kConvertedTileVectors = 2;
-constexpr int kQuantTileRows = 2;
+constexpr int kQuantTileRows = 8;
 constexpr int kQuantSingleRowUnits = 1;
 
 struct F32x16 {
@@ -267,13 +267,18 @@ KVRELAY_INLINE void ScaledProducts(const Weights& weights, const I32x16& scales,
 template <int kRows, class Sums>
 KVRELAY_INLINE void SignedProducts(const std::byte* block, const Sums&, const int8_t* x, size_t stride,
                                    I32x16 (&out)[kRows]) {
-  for (int r = 0; r < kRows; ++r) {
-    const int8_t* row = x + r * stride;
-    out[r] = MakeI32([&](int lane) {
-      int32_t sum = 0;
-      for (int i = 0; i < 32; ++i) sum += static_cast<int8_t>(block[i / 4 * 64 + lane * 4 + i % 4]) * row[i];
-      return sum;
-    });
+  for (int r = 0; r < kRows; ++r) out[r] = SetI(0);
+  for (int j = 0; j < 8; ++j) {
+    int8_t w[64];
+    __builtin_memcpy(w, block + j * 64, sizeof(w));
+    for (int r = 0; r < kRows; ++r) {
+      const int8_t* row = x + r * stride + 4 * j;
+      for (int lane = 0; lane < 16; ++lane) {
+        int32_t sum = 0;
+        for (int i = 0; i < 4; ++i) sum += w[lane * 4 + i] * row[i];
+        out[r].v[lane] += sum;
+      }
+    }
   }
 }
 
