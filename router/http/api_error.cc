@@ -33,6 +33,7 @@ constexpr FieldName kFields[] = {
     {"stop", "stop"},
     {"logprobs", "logprobs"},
     {"priority", "priority"},
+    {"cache_salt", "cache_salt"},
 };
 
 int HttpStatus(absl::StatusCode code) {

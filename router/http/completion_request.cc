@@ -71,6 +71,7 @@ v1::GenerateRequest ReadOptions(Api api, Fields& fields) {
   ReadMaxTokens(api, fields, request);
   request.set_min_tokens(static_cast<uint32_t>(fields.Integer("min_tokens", 0, UINT32_MAX).value_or(0)));
   request.mutable_stop_token_ids()->Swap(ReadTokenIds(fields, "stop_token_ids").mutable_ids());
+  request.set_cache_salt(fields.String("cache_salt").value_or(""));
   request.set_ignore_eos(fields.Bool("ignore_eos").value_or(false));
   request.set_priority(static_cast<int32_t>(fields.Integer("priority", INT32_MIN, INT32_MAX).value_or(0)));
   return request;

@@ -139,6 +139,12 @@ class Completions(unittest.TestCase):
                                                  "priority": 1, "no_such_option": {}})
     self.assertEqual(answer.usage.completion_tokens, 40)
 
+  def test_prompts_seen_before_are_counted(self):
+    cold, warm = (complete(prompt="Seen before: " + "one two three " * 50) for _ in range(2))
+    self.assertEqual(cold.usage.prompt_tokens_details.cached_tokens, 0)
+    self.assertGreater(warm.usage.prompt_tokens_details.cached_tokens, 64)
+    self.assertEqual(cold.choices[0].text, warm.choices[0].text)
+
   def test_request_id(self):
     answer = client().completions.with_raw_response.create(model="", prompt=PROMPT, max_tokens=1,
                                                            extra_headers={"x-request-id": "label-7"})

@@ -48,9 +48,9 @@ TEST(Request, BecomesCalls) {
       {Api::kCompletions,
        R"({"model": "m", "prompt": "hi", "max_tokens": 5, "temperature": 0, "top_p": 0.5, "top_k": 3, "min_p": 0.25,
            "seed": 7, "stop": "x", "min_tokens": 2, "stop_token_ids": [3, 4], "ignore_eos": true, "priority": -3,
-           "logprobs": 2})",
+           "cache_salt": "s", "logprobs": 2})",
        {R"(request_id: "id" model: "m" text: "hi" max_tokens: 5 min_tokens: 2 stop: "x" stop_token_ids: [3, 4]
-           ignore_eos: true priority: -3 logprobs: 2
+           ignore_eos: true priority: -3 logprobs: 2 cache_salt: "s"
            sampling { temperature: 0 top_p: 0.5 top_k: 3 min_p: 0.25 seed: 7 })"}},
       {Api::kCompletions,
        R"({"prompt": ["a", "b"], "n": 2, "seed": 18, "temperature": 2, "logprobs": 0})",
@@ -168,6 +168,7 @@ TEST(Request, WrongFieldsAreNamed) {
       {R"("stop_token_ids": ["a"])", "stop_token_ids"},
       {R"("ignore_eos": 1)", "ignore_eos"},
       {R"("priority": 0.5)", "priority"},
+      {R"("cache_salt": 5)", "cache_salt"},
       {R"("echo": "yes")", "echo"},
       {R"("logprobs": true)", "logprobs"},
       {R"("logprobs": -1)", "logprobs"},
