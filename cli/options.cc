@@ -177,9 +177,60 @@ void AddAsking(Flags& flags, Options* options) {
   wait.AddSwitch("--quiet", options->quiet, "No progress");
 }
 
+void AddBench(Flags& flags, Options* options) {
+  Flags& bench =
+      AddCommand(flags, "bench", "Put load on the service, and tell times, rates and goodput as clients see them",
+                 Command::kBench, options);
+  BenchOptions* o = &options->bench;
+  bench.Add("--rate", o->rate, "Open loop: requests per second, at times of a Poisson process").TypeName("R");
+  bench.Add("--concurrency", o->concurrency, "Closed loop: requests at a time; default, without --rate: 1")
+      .Range(1, 100'000);
+  bench.Add("--requests", o->requests, "End after so many; default: 100, or all of --file").Range(1, 10'000'000);
+  bench.Add("--duration", o->duration_s, "Send none after so many seconds").TypeName("S");
+  bench.Add("--prompt-tokens", o->prompt_tokens, "Mean length of prompts; default 256");
+  bench.Add("--prompt-sigma", o->prompt_sigma, "Standard deviation of its logarithm; default 0: all the same");
+  bench.Add("--output-tokens", o->output_tokens, "Mean number of tokens to generate; default 64");
+  bench.Add("--output-sigma", o->output_sigma, "As --prompt-sigma");
+  bench.AddSwitch("--text", o->text, "Prompts of so many random words instead of random token ids");
+  bench
+      .Add("--file", o->file,
+           "Requests instead of drawn ones, a JSON object a line: one of \"prompt\" (text), \"token_ids\" and "
+           "\"prompt_tokens\" (drawn); \"max_tokens\"; \"arrival_s\" in all lines or none, for an open loop")
+      .TypeName("FILE");
+  bench.AddSwitch("--stop-at-eos", o->stop_at_eos, "Let the model end an answer; by default lengths are exact");
+  bench.Add("--seed", options->generation.seed, "Seed of arrivals, lengths and prompts; default 0");
+  bench.Add("--slo-ttft-ms", o->slo_ttft_ms, "Objective of goodput: time to the first token").TypeName("MS");
+  bench.Add("--slo-tpot-ms", o->slo_tpot_ms, "Objective of goodput: mean gap of a request").TypeName("MS");
+  bench.Add("--slo-itl-ms", o->slo_itl_ms, "Objective of goodput: largest gap of a request").TypeName("MS");
+  bench.Add("--records", o->records, "Write each request as a JSON line; scripts/plot_load.py draws it")
+      .TypeName("FILE");
+  AddExecution(bench, &options->generation);
+  bench.Add("--model", options->generation.model, "Model to use; default: the one that is served");
+  AddConnection(bench, options);
+  bench.AddSwitch("--json", options->json, "Print the report as one JSON object (bench.proto tells the fields)");
+}
+
+std::string BenchMistake(const BenchOptions& o) {
+  const auto within = [](double value, double min, double max) { return value >= min && value <= max; };
+  if (o.rate != 0 && o.concurrency > 0) return "--rate and --concurrency exclude each other";
+  if (!within(o.rate, 0, 1e5)) return "--rate takes up to 100000 requests per second";
+  if (!within(o.duration_s, 0, 1e6)) return "--duration takes up to 1000000 seconds";
+  for (const double mean : {o.prompt_tokens, o.output_tokens}) {
+    if (!within(mean, 1, 1e6)) return "--prompt-tokens and --output-tokens take 1 to 1000000";
+  }
+  for (const double sigma : {o.prompt_sigma, o.output_sigma}) {
+    if (!within(sigma, 0, 3)) return "--prompt-sigma and --output-sigma take 0 to 3";
+  }
+  for (const double objective : {o.slo_ttft_ms, o.slo_tpot_ms, o.slo_itl_ms}) {
+    if (!within(objective, 0, 1e9)) return "an objective takes up to 1000000000 ms";
+  }
+  return "";
+}
+
 // What flags alone cannot say. Empty if all is well.
 std::string Contradiction(const Options& options) {
   if (options.command == Command::kDetokenize) return "";
+  if (options.command == Command::kBench) return BenchMistake(options.bench);
   if (!options.token_ids.empty() && (options.prompt || options.chat)) {
     return "--token-ids is a prompt already: leave out the text and --chat";
   }
@@ -201,6 +252,7 @@ std::optional<int> ParseOptions(int argc, const char* const* argv, const Console
   AddConnection(flags, options);
   AddGenerating(flags, options);
   AddAsking(flags, options);
+  AddBench(flags, options);
   if (const auto exit_code = flags.Parse(argc, argv, console.out, console.err)) return exit_code;
   if (const std::string mistake = Contradiction(*options); !mistake.empty()) {
     console.err << "kvrelay: " << mistake << "\n  See --help." << std::endl;
