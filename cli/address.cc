@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/json.h"
 #include "cli/options.h"
 #include "common/base/status_macros.h"
 
@@ -44,18 +44,7 @@ absl::StatusOr<std::vector<std::string>> AddressesFromEndpoints() {
   std::string text(kMaxEndpointsBytes, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  const nlohmann::json endpoints = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!endpoints.is_object() || !endpoints.contains("grpc") || !endpoints["grpc"].is_string()) {
-    return absl::InvalidArgumentError(absl::StrCat(kEndpoints, " is not a JSON object with a string 'grpc'"));
-  }
-  std::vector<std::string> addresses = {endpoints["grpc"].get<std::string>()};
-  for (const nlohmann::json& process : endpoints.value("processes", nlohmann::json::array())) {
-    if (process.is_object() && process.value("role", nlohmann::json()) == "router" && process.contains("address") &&
-        process["address"].is_string()) {
-      addresses.push_back(process["address"].get<std::string>());
-    }
-  }
-  return addresses;
+  return RoutersOfEndpoints(text, kEndpoints);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ int Dispatch(const Options& options, Client* client, const Console& console) {
       return RunStatus(options, client, console);
     case Command::kWait:
       return RunWait(options, client, console);
+    case Command::kBench:
+      return RunBench(options, client, console);
   }
   KV_CHECK(false, "every command is dispatched");
 }

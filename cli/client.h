@@ -85,6 +85,12 @@ class Client {
   // is told of each time. A stream that ends with OK but without `finished` becomes an INTERNAL status.
   CallEnd Generate(const v1::GenerateRequest& request, const OnEvent& on_event, const OnResume& on_resume = nullptr);
 
+  // For callers with many calls of their own at a time: the deadline and token of one, and the stub of router `index`.
+  // REQUIRES: index < addresses().size().
+  void Prepare(grpc::ClientContext* context) const { Prepare(GiveUp(), context); }
+  Stub& stub(size_t index) const { return *stubs_[index]; }
+  Interrupt* interrupt() const { return interrupt_; }
+
   // That of the router which the last call asked; before any call, of the first.
   const std::string& address() const { return connection_.addresses[router_]; }
   const std::vector<std::string>& addresses() const { return connection_.addresses; }

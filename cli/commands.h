@@ -15,5 +15,6 @@ int RunDetokenize(const Options& options, Client* client, const Console& console
 int RunModel(const Options& options, Client* client, const Console& console);
 int RunStatus(const Options& options, Client* client, const Console& console);
 int RunWait(const Options& options, Client* client, const Console& console);
+int RunBench(const Options& options, Client* client, const Console& console);
 
 }  // namespace kvrelay::cli

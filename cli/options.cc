@@ -2,11 +2,12 @@
 
 #include <google/protobuf/stubs/common.h>
 
-#include <CLI/CLI.hpp>
-#include <map>
 #include <ostream>
 
+#include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
+#include "common/base/flags.h"
+#include "common/base/status_macros.h"
 #include "common/base/version.h"
 #include "grpcpp/grpcpp.h"
 
@@ -30,164 +31,208 @@ constexpr char kFooter[] =
     "Where a stream goes on elsewhere, a line {\"resumed\": {\"count\": N, \"address\": \"HOST:PORT\", "
     "\"tokens\": T}} says so:\nfor the Nth time, after T tokens.\n\n";
 
-std::string Footer() { return std::string(kFooter) + kExitCodeHelp; }
+std::string Footer() { return absl::StrCat(kFooter, kExitCodeHelp); }
 
-void AddRouters(CLI::App* app, Options* o) {
-  const auto file = [app](const char* flag, std::string& path, const char* variable, const char* help) {
-    app->add_option(flag, path, help)->envname(variable)->type_name("FILE");
+void AddRouters(Flags& flags, Options* o) {
+  const auto file = [&flags](const char* flag, std::string& path, const char* variable, const char* help) {
+    flags.Add(flag, path, help).Env(variable).TypeName("FILE");
   };
-  app->add_option("--address,--server", o->addresses, "Router; several with commas or repeated")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("HOST:PORT");
+  flags.Add("--address,--server", o->addresses, "Router; several with commas or repeated").List().TypeName("HOST:PORT");
   file("--tls-ca", o->tls_ca, "KVRELAY_TLS_CA", "Use TLS; a router's certificate must end at a CA in this PEM file");
   file("--tls-cert", o->tls_cert, "KVRELAY_TLS_CERT", "Certificate chain to show, where a router asks for one");
   file("--tls-key", o->tls_key, "KVRELAY_TLS_KEY", "Its private key");
   file("--token-file", o->token_file, "KVRELAY_TOKEN_FILE", "File with the token to send, and nothing else");
 }
 
-void AddConnection(CLI::App* app, Options* options) {
-  AddRouters(app, options);
-  app->add_option("--deadline-ms", options->deadline_ms, "Ends each call, resumed or not, after this time; 0: never")
-      ->check(CLI::Range(int64_t{0}, int64_t{86'400'000}))
-      ->type_name("MS");
+void AddConnection(Flags& flags, Options* options) {
+  AddRouters(flags, options);
+  flags.Add("--deadline-ms", options->deadline_ms, "Ends each call, resumed or not, after this time; 0: never")
+      .Range(0, 86'400'000)
+      .TypeName("MS");
 }
 
-void AddJson(CLI::App* app, Options* options) {
-  app->add_flag("--json", options->json, "Print each response as one JSON object a line");
+void AddJson(Flags& flags, Options* options) {
+  flags.AddSwitch("--json", options->json, "Print each response as one JSON object a line");
 }
 
-void AddSampling(CLI::App* app, GenerationOptions* o) {
-  app->add_option("--temperature", o->temperature, "Divides the logits; 0 (default) is greedy");
-  app->add_option("--top-k", o->top_k, "Keeps the K most likely tokens; 0 (default) keeps all");
-  app->add_option("--top-p", o->top_p, "Keeps the most likely tokens up to this probability, (0, 1]; default 1");
-  app->add_option("--min-p", o->min_p, "Drops tokens below this share of the best one's probability; default 0");
-  app->add_option("--seed", o->seed, "Seed of the random numbers; default: drawn by the service");
+void AddSampling(Flags& flags, GenerationOptions* o) {
+  flags.Add("--temperature", o->temperature, "Divides the logits; 0 (default) is greedy");
+  flags.Add("--top-k", o->top_k, "Keeps the K most likely tokens; 0 (default) keeps all");
+  flags.Add("--top-p", o->top_p, "Keeps the most likely tokens up to this probability, (0, 1]; default 1");
+  flags.Add("--min-p", o->min_p, "Drops tokens below this share of the best one's probability; default 0");
+  flags.Add("--seed", o->seed, "Seed of the random numbers; default: drawn by the service");
 }
 
-void AddGeneration(CLI::App* app, Options* options, const char* max_tokens_help) {
+void AddExecution(Flags& flags, GenerationOptions* o) {
+  const auto parse = [o](const std::string& name) -> absl::Status {
+    KV_ASSIGN_OR_RETURN(o->execution, ParseExecution(name));
+    return absl::OkStatus();
+  };
+  flags
+      .AddParsed("--execution", parse,
+                 "split: prefill and decode on two workers; local: on one; no-cache: on one, recomputing all; default: "
+                 "the service chooses")
+      .TypeName("split|local|no-cache");
+}
+
+void AddGeneration(Flags& flags, Options* options, const char* max_tokens_help) {
   GenerationOptions* o = &options->generation;
-  app->add_option("--max-tokens", o->max_tokens, max_tokens_help);
-  app->add_option("--min-tokens", o->min_tokens, "No end before this many tokens; default 0");
-  AddSampling(app, o);
-  app->add_option("--stop", o->stop, "A string that ends the answer; may be given up to 16 times")
-      ->allow_extra_args(false);
-  app->add_option("--stop-token-ids", o->stop_token_ids, "Token ids that end the answer: 1,2,3")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  app->add_flag("--ignore-eos", o->ignore_eos, "Go on after the model's end-of-sequence tokens");
-  app->add_option_function<std::string>(
-         "--execution",
-         [o](const std::string& name) {
-           const absl::StatusOr<v1::Execution> execution = ParseExecution(name);
-           if (!execution.ok()) throw CLI::ValidationError("--execution", std::string(execution.status().message()));
-           o->execution = *execution;
-         },
-         "split: prefill and decode on two workers; local: on one; no-cache: on one, recomputing all; default: the "
-         "service chooses")
-      ->type_name("split|local|no-cache");
-  app->add_option("--priority", o->priority, "Place in queues: a step counts as 10 s of waiting; -10 to 10, default 0");
-  app->add_option("--cache-salt", o->cache_salt, "Reuses KV of requests with the same salt only; default empty");
-  app->add_option("--request-id", o->request_id, "A label for logs; default: made by the service");
-  app->add_option("--model", o->model, "Model to use; default: the one that is served");
-  AddConnection(app, options);
+  flags.Add("--max-tokens", o->max_tokens, max_tokens_help);
+  flags.Add("--min-tokens", o->min_tokens, "No end before this many tokens; default 0");
+  AddSampling(flags, o);
+  flags.Add("--stop", o->stop, "A string that ends the answer; may be given up to 16 times");
+  flags.Add("--stop-token-ids", o->stop_token_ids, "Token ids that end the answer: 1,2,3").List();
+  flags.AddSwitch("--ignore-eos", o->ignore_eos, "Go on after the model's end-of-sequence tokens");
+  AddExecution(flags, o);
+  flags.Add("--priority", o->priority, "Place in queues: a step counts as 10 s of waiting; -10 to 10, default 0");
+  flags.Add("--cache-salt", o->cache_salt, "Reuses KV of requests with the same salt only; default empty");
+  flags.Add("--request-id", o->request_id, "A label for logs; default: made by the service");
+  flags.Add("--model", o->model, "Model to use; default: the one that is served");
+  AddConnection(flags, options);
 }
 
-void AddLogprobs(CLI::App* app, Options* options) {
-  app->add_option("--logprobs", options->generation.logprobs,
-                  "Show each token with its log-probability and those of the N most likely tokens, 0 to 20");
+void AddLogprobs(Flags& flags, Options* options) {
+  flags.Add("--logprobs", options->generation.logprobs,
+            "Show each token with its log-probability and those of the N most likely tokens, 0 to 20");
 }
 
-void AddPrompt(CLI::App* app, Options* options, const std::string& help) {
-  app->add_option("PROMPT", options->prompt, help)->type_name("");
+void AddPrompt(Flags& flags, Options* options, const std::string& help) {
+  flags.Add("PROMPT", options->prompt, help).TypeName("");
 }
 
-void AddTokenIds(CLI::App* app, Options* options) {
-  app->add_option("--token-ids", options->token_ids, "Prompt of token ids: 1,2,3; used as they are")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+void AddTokenIds(Flags& flags, Options* options) {
+  flags.Add("--token-ids", options->token_ids, "Prompt of token ids: 1,2,3; used as they are").List();
 }
 
-void AddChatPrompt(CLI::App* app, Options* options) {
-  app->add_flag("--chat", options->chat, "Take the prompt as a user message for the chat template, as 'run' does");
-  app->add_option("--system", options->system, "System message before it; needs --chat");
+void AddChatPrompt(Flags& flags, Options* options) {
+  flags.AddSwitch("--chat", options->chat, "Take the prompt as a user message for the chat template, as 'run' does");
+  flags.Add("--system", options->system, "System message before it; needs --chat");
 }
 
 constexpr char kMaxTokensHelp[] = "Most tokens to generate; default 256";
 
-CLI::App* AddCommand(CLI::App* app, const char* name, const char* help, Command command, Options* options) {
-  CLI::App* sub = app->add_subcommand(name, help);
-  sub->footer(Footer());
-  sub->parse_complete_callback([options, command] { options->command = command; });
-  return sub;
+Flags& AddCommand(Flags& flags, const char* name, const char* help, Command command, Options* options) {
+  Flags& added = flags.AddCommand(name, help, [options, command] { options->command = command; });
+  added.Footer(Footer());
+  return added;
 }
 
-void AddGenerating(CLI::App* app, Options* options) {
-  CLI::App* generate = AddCommand(app, "generate", "Continue raw text", Command::kGenerate, options);
+void AddGenerating(Flags& flags, Options* options) {
+  Flags& generate = AddCommand(flags, "generate", "Continue raw text", Command::kGenerate, options);
   AddPrompt(generate, options, "The text; without it or with '-', standard input, byte for byte");
   AddTokenIds(generate, options);
   AddGeneration(generate, options, kMaxTokensHelp);
   AddLogprobs(generate, options);
   AddJson(generate, options);
-  generate->add_flag("--quiet", options->quiet, "No statistics line on standard error");
+  generate.AddSwitch("--quiet", options->quiet, "No statistics line on standard error");
 
-  CLI::App* run =
-      AddCommand(app, "run", "Answer one message, through the model's chat template", Command::kRun, options);
+  Flags& run =
+      AddCommand(flags, "run", "Answer one message, through the model's chat template", Command::kRun, options);
   AddPrompt(run, options, "The message; without it or with '-', standard input, less one final newline");
-  run->add_option("--system", options->system, "System message before it");
+  run.Add("--system", options->system, "System message before it");
   AddGeneration(run, options, kMaxTokensHelp);
   AddLogprobs(run, options);
   AddJson(run, options);
-  run->add_flag("--quiet", options->quiet, "No statistics line on standard error");
+  run.AddSwitch("--quiet", options->quiet, "No statistics line on standard error");
 
-  CLI::App* chat = AddCommand(app, "chat", "Talk in turns; /help inside tells the commands", Command::kChat, options);
-  chat->add_option("--system", options->system, "System message at the start");
+  Flags& chat = AddCommand(flags, "chat", "Talk in turns; /help inside tells the commands", Command::kChat, options);
+  chat.Add("--system", options->system, "System message at the start");
   AddGeneration(chat, options, kMaxTokensHelp);
-  chat->add_flag("--quiet", options->quiet, "No statistics line after each answer");
+  chat.AddSwitch("--quiet", options->quiet, "No statistics line after each answer");
 
-  CLI::App* trace = AddCommand(app, "trace", "Show what each run computed, appended to the KV cache and read from it",
-                               Command::kTrace, options);
+  Flags& trace = AddCommand(flags, "trace", "Show what each run computed, appended to the KV cache and read from it",
+                            Command::kTrace, options);
   AddPrompt(trace, options, "Raw text; without it or with '-', standard input, byte for byte");
   AddTokenIds(trace, options);
   AddChatPrompt(trace, options);
-  trace->add_flag("--compare", options->compare,
+  trace.AddSwitch("--compare", options->compare,
                   "Run the request split, local and without a cache, and compare tokens and time");
   AddGeneration(trace, options, "Most tokens to generate; default 8");
   AddLogprobs(trace, options);
   AddJson(trace, options);
 }
 
-void AddAsking(CLI::App* app, Options* options) {
-  CLI::App* tokenize = AddCommand(app, "tokenize", "Show the tokens of a prompt", Command::kTokenize, options);
+void AddAsking(Flags& flags, Options* options) {
+  Flags& tokenize = AddCommand(flags, "tokenize", "Show the tokens of a prompt", Command::kTokenize, options);
   AddPrompt(tokenize, options, "Raw text; without it or with '-', standard input, byte for byte");
   AddChatPrompt(tokenize, options);
 
-  CLI::App* detokenize = AddCommand(app, "detokenize", "Show the text of token ids", Command::kDetokenize, options);
-  detokenize->add_option("IDS", options->token_ids, "Token ids: 1 2 3 or 1,2,3")->delimiter(',')->required();
-  detokenize->add_flag("--include-control", options->include_control, "Show control tokens as text");
+  Flags& detokenize = AddCommand(flags, "detokenize", "Show the text of token ids", Command::kDetokenize, options);
+  detokenize.Add("IDS", options->token_ids, "Token ids: 1 2 3 or 1,2,3").List().Required();
+  detokenize.AddSwitch("--include-control", options->include_control, "Show control tokens as text");
 
-  CLI::App* model = AddCommand(app, "model", "Describe the model that is served", Command::kModel, options);
-  for (CLI::App* sub : {tokenize, detokenize, model}) {
-    sub->add_option("--model", options->generation.model, "Model to use; default: the one that is served");
-    AddConnection(sub, options);
-    AddJson(sub, options);
+  Flags& model = AddCommand(flags, "model", "Describe the model that is served", Command::kModel, options);
+  for (Flags* asking : {&tokenize, &detokenize, &model}) {
+    asking->Add("--model", options->generation.model, "Model to use; default: the one that is served");
+    AddConnection(*asking, options);
+    AddJson(*asking, options);
   }
 
-  CLI::App* status = AddCommand(app, "status", "List the workers with their load", Command::kStatus, options);
+  Flags& status = AddCommand(flags, "status", "List the workers with their load", Command::kStatus, options);
   AddConnection(status, options);
   AddJson(status, options);
 
-  CLI::App* wait = AddCommand(app, "wait", "Wait until a decode worker is ready", Command::kWait, options);
-  wait->add_option("--timeout-s", options->timeout_s, "Give up after this many seconds; default 120")
-      ->check(CLI::Range(uint32_t{0}, uint32_t{86'400}));
-  wait->add_flag("--all", options->all, "Wait until every configured worker is ready");
+  Flags& wait = AddCommand(flags, "wait", "Wait until a decode worker is ready", Command::kWait, options);
+  wait.Add("--timeout-s", options->timeout_s, "Give up after this many seconds; default 120").Range(0, 86'400);
+  wait.AddSwitch("--all", options->all, "Wait until every configured worker is ready");
   AddRouters(wait, options);
-  wait->add_flag("--quiet", options->quiet, "No progress");
+  wait.AddSwitch("--quiet", options->quiet, "No progress");
 }
 
-// What CLI11 cannot say by itself. Empty if all is well.
+void AddBench(Flags& flags, Options* options) {
+  Flags& bench =
+      AddCommand(flags, "bench", "Put load on the service, and tell times, rates and goodput as clients see them",
+                 Command::kBench, options);
+  BenchOptions* o = &options->bench;
+  bench.Add("--rate", o->rate, "Open loop: requests per second, at times of a Poisson process").TypeName("R");
+  bench.Add("--concurrency", o->concurrency, "Closed loop: requests at a time; default, without --rate: 1")
+      .Range(1, 100'000);
+  bench.Add("--requests", o->requests, "End after so many; default: 100, or all of --file").Range(1, 10'000'000);
+  bench.Add("--duration", o->duration_s, "Send none after so many seconds").TypeName("S");
+  bench.Add("--prompt-tokens", o->prompt_tokens, "Mean length of prompts; default 256");
+  bench.Add("--prompt-sigma", o->prompt_sigma, "Standard deviation of its logarithm; default 0: all the same");
+  bench.Add("--output-tokens", o->output_tokens, "Mean number of tokens to generate; default 64");
+  bench.Add("--output-sigma", o->output_sigma, "As --prompt-sigma");
+  bench.AddSwitch("--text", o->text, "Prompts of so many random words instead of random token ids");
+  bench
+      .Add("--file", o->file,
+           "Requests instead of drawn ones, a JSON object a line: one of \"prompt\" (text), \"token_ids\" and "
+           "\"prompt_tokens\" (drawn); \"max_tokens\"; \"arrival_s\" in all lines or none, for an open loop")
+      .TypeName("FILE");
+  bench.AddSwitch("--stop-at-eos", o->stop_at_eos, "Let the model end an answer; by default lengths are exact");
+  bench.Add("--seed", options->generation.seed, "Seed of arrivals, lengths and prompts; default 0");
+  bench.Add("--slo-ttft-ms", o->slo_ttft_ms, "Objective of goodput: time to the first token").TypeName("MS");
+  bench.Add("--slo-tpot-ms", o->slo_tpot_ms, "Objective of goodput: mean gap of a request").TypeName("MS");
+  bench.Add("--slo-itl-ms", o->slo_itl_ms, "Objective of goodput: largest gap of a request").TypeName("MS");
+  bench.Add("--records", o->records, "Write each request as a JSON line; scripts/plot_load.py draws it")
+      .TypeName("FILE");
+  AddExecution(bench, &options->generation);
+  bench.Add("--model", options->generation.model, "Model to use; default: the one that is served");
+  AddConnection(bench, options);
+  bench.AddSwitch("--json", options->json, "Print the report as one JSON object (bench.proto tells the fields)");
+}
+
+std::string BenchMistake(const BenchOptions& o) {
+  const auto within = [](double value, double min, double max) { return value >= min && value <= max; };
+  if (o.rate != 0 && o.concurrency > 0) return "--rate and --concurrency exclude each other";
+  if (!within(o.rate, 0, 1e5)) return "--rate takes up to 100000 requests per second";
+  if (!within(o.duration_s, 0, 1e6)) return "--duration takes up to 1000000 seconds";
+  for (const double mean : {o.prompt_tokens, o.output_tokens}) {
+    if (!within(mean, 1, 1e6)) return "--prompt-tokens and --output-tokens take 1 to 1000000";
+  }
+  for (const double sigma : {o.prompt_sigma, o.output_sigma}) {
+    if (!within(sigma, 0, 3)) return "--prompt-sigma and --output-sigma take 0 to 3";
+  }
+  for (const double objective : {o.slo_ttft_ms, o.slo_tpot_ms, o.slo_itl_ms}) {
+    if (!within(objective, 0, 1e9)) return "an objective takes up to 1000000000 ms";
+  }
+  return "";
+}
+
+// What flags alone cannot say. Empty if all is well.
 std::string Contradiction(const Options& options) {
   if (options.command == Command::kDetokenize) return "";
+  if (options.command == Command::kBench) return BenchMistake(options.bench);
   if (!options.token_ids.empty() && (options.prompt || options.chat)) {
     return "--token-ids is a prompt already: leave out the text and --chat";
   }
@@ -202,21 +247,15 @@ std::string Contradiction(const Options& options) {
 }  // namespace
 
 std::optional<int> ParseOptions(int argc, const char* const* argv, const Console& console, Options* options) {
-  CLI::App app("Client of the kvrelay service: text generation with prefill and decode in separate workers.",
-               "kvrelay");
-  app.footer(Footer());
-  app.set_version_flag("--version", std::string("kvrelay ") + Version() + " (gRPC " + grpc::Version() + ", protobuf " +
-                                        google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION) + ")");
-  AddConnection(&app, options);
-  AddGenerating(&app, options);
-  AddAsking(&app, options);
-  app.require_subcommand(1);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (app.exit(error, console.out, console.err) == 0) return kExitOk;
-    return kExitUsage;
-  }
+  Flags flags("Client of the kvrelay service: text generation with prefill and decode in separate workers.", "kvrelay");
+  flags.Footer(Footer());
+  flags.Version(std::string("kvrelay ") + Version() + " (gRPC " + grpc::Version() + ", protobuf " +
+                google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION) + ")");
+  AddConnection(flags, options);
+  AddGenerating(flags, options);
+  AddAsking(flags, options);
+  AddBench(flags, options);
+  if (const auto exit_code = flags.Parse(argc, argv, console.out, console.err)) return exit_code;
   if (const std::string mistake = Contradiction(*options); !mistake.empty()) {
     console.err << "kvrelay: " << mistake << "\n  See --help." << std::endl;
     return kExitUsage;

@@ -33,7 +33,21 @@ struct GenerationOptions {
   uint32_t logprobs = 0;
 };
 
-enum class Command { kGenerate, kRun, kChat, kTrace, kTokenize, kDetokenize, kModel, kStatus, kWait };
+// Options of a load test. 0: not given.
+struct BenchOptions {
+  double rate = 0;
+  uint32_t concurrency = 0;
+  uint64_t requests = 0;
+  double duration_s = 0;
+  double prompt_tokens = 256, prompt_sigma = 0;
+  double output_tokens = 64, output_sigma = 0;
+  bool text = false;
+  bool stop_at_eos = false;
+  std::string file, records;
+  double slo_ttft_ms = 0, slo_tpot_ms = 0, slo_itl_ms = 0;
+};
+
+enum class Command { kGenerate, kRun, kChat, kTrace, kTokenize, kDetokenize, kModel, kStatus, kWait, kBench };
 
 struct Options {
   Command command = Command::kStatus;
@@ -53,6 +67,7 @@ struct Options {
   uint32_t timeout_s = 120;           // wait
   bool all = false;                   // wait: every configured worker
   GenerationOptions generation;
+  BenchOptions bench;
 };
 
 // Reads the command line into `*options`. Returns the exit code if the program ends here: after --help or --version

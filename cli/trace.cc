@@ -1,5 +1,4 @@
 // kvrelay trace.
-#include <nlohmann/json.hpp>
 #include <ostream>
 #include <random>
 #include <set>
@@ -69,16 +68,6 @@ int Show(const v1::GenerateRequest& request, const TraceRecord& record, bool wit
   return ReportEnd(*client, record.end, console);
 }
 
-void PrintJsonComparison(const std::vector<TraceRecord>& records, std::ostream& out) {
-  const Comparison comparison = Compare(records);
-  nlohmann::json line = {{"complete", comparison.complete}, {"identical", comparison.identical}};
-  if (!comparison.difference.empty()) line["difference"] = comparison.difference;
-  for (const TraceRecord& record : records) {
-    if (record.end.ok()) line["total_ms"][ExecutionName(record.asked)] = record.TotalMilliseconds();
-  }
-  out << nlohmann::json{{"comparison", line}}.dump() << std::endl;
-}
-
 int RunComparison(v1::GenerateRequest request, bool json, Client* client, const Console& console) {
   std::vector<TraceRecord> records;
   int exit_code = kExitOk;
@@ -100,7 +89,7 @@ int RunComparison(v1::GenerateRequest request, bool json, Client* client, const 
     if (has_prompt) request.mutable_sampling()->set_seed(record.started.seed());
   }
   if (json) {
-    PrintJsonComparison(records, console.out);
+    console.out << ComparisonLine(records) << std::flush;
   } else {
     PrintComparison(records, console.out, console.color);
   }

@@ -13,7 +13,7 @@ if(KVRELAY_FUZZ)
 endif()
 find_program(KVRELAY_CCACHE ccache)
 if(KVRELAY_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${KVRELAY_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/ccache.sh ${KVRELAY_CCACHE})
   # What ccache needs to recognise a precompiled header.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_compile_options("SHELL:-Xclang -fno-pch-timestamp")

@@ -1,17 +1,16 @@
 #include "decode_worker/options.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "common/rpc/options_flags.h"
 #include "common/rpc/server.h"
 
 namespace kvrelay::decode_worker {
 
 std::variant<worker::WorkerOptions, int> ParseOptions(int argc, const char* const* argv) {
-  auto parsed = worker::ParseWorkerOptions(argc, argv, "decode", [](CLI::App& app, worker::WorkerOptions& options) {
-    app.add_option("--advertise", options.advertise,
-                   "host:port at which prefill workers reach this worker (default: the address it listens on)")
-        ->envname("KVRELAY_ADVERTISE");
+  auto parsed = worker::ParseWorkerOptions(argc, argv, "decode", [](Flags& flags, worker::WorkerOptions& options) {
+    rpc::AddFlag(flags, "advertise", options.advertise,
+                 "host:port at which prefill workers reach this worker (default: the address it listens on)");
   });
   const auto* options = std::get_if<worker::WorkerOptions>(&parsed);
   if (options == nullptr || !options->advertise.empty()) return parsed;

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
@@ -24,52 +23,50 @@ struct RawValues {
   int queue_timeout_ms = 30000;
 };
 
-void AddSecurityFlags(CLI::App& app, RouterOptions& o) {
-  rpc::AddTlsFlags(app, o.tls);
-  AddFlag(app, "public-tls-cert", o.public_files.cert, "certificate chain to show to clients (default: --tls-cert)");
-  AddFlag(app, "public-tls-key", o.public_files.key, "its private key (default: --tls-key)");
-  AddFlag(app, "client-ca", o.public_files.ca,
+void AddSecurityFlags(Flags& flags, RouterOptions& o) {
+  rpc::AddTlsFlags(flags, o.tls);
+  AddFlag(flags, "public-tls-cert", o.public_files.cert, "certificate chain to show to clients (default: --tls-cert)");
+  AddFlag(flags, "public-tls-key", o.public_files.key, "its private key (default: --tls-key)");
+  AddFlag(flags, "client-ca", o.public_files.ca,
           "CA certificates in PEM; clients must show a certificate signed by one of them");
-  AddFlag(app, "client-tokens", o.client_tokens,
+  AddFlag(flags, "client-tokens", o.client_tokens,
           "file of lines NAME TOKEN; clients must send one of the tokens (authorization: Bearer TOKEN)");
-  AddFlag(app, "client-max-requests", o.quotas.max_requests, "most requests of one client at a time; 0: no limit")
-      ->check(CLI::Range(0, 65536));
-  AddFlag(app, "client-max-tokens", o.quotas.max_tokens,
+  AddFlag(flags, "client-max-requests", o.quotas.max_requests, "most requests of one client at a time; 0: no limit")
+      .Range(0, 65536);
+  AddFlag(flags, "client-max-tokens", o.quotas.max_tokens,
           "most tokens (prompts + max_tokens) of one client at a time; 0: no limit")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
+      .Range(0, int64_t{1} << 40);
 }
 
-void AddHttpFlags(CLI::App& app, RouterOptions& o) {
-  AddFlag(app, "http-listen", o.http_listen,
+void AddHttpFlags(Flags& flags, RouterOptions& o) {
+  AddFlag(flags, "http-listen", o.http_listen,
           "address to serve OpenAI's HTTP API on, host:port; port 0 takes a free one (default: none)");
-  AddFlag(app, "http-port-file", o.http_port_file, "file to write host:port to once HTTP is served");
-  AddFlag(app, "http-max-requests", o.http_max_requests,
+  AddFlag(flags, "http-port-file", o.http_port_file, "file to write host:port to once HTTP is served");
+  AddFlag(flags, "http-max-requests", o.http_max_requests,
           "most POST requests over HTTP at a time, open streams among them; more are answered 503")
-      ->check(CLI::Range(1, 4096));
-  AddFlag(app, "http-cors-origin", o.http_cors_origin,
+      .Range(1, 4096);
+  AddFlag(flags, "http-cors-origin", o.http_cors_origin,
           "origin whose pages may use the HTTP API from a browser, or * for all (default: none)");
 }
 
-void AddFlags(CLI::App& app, RouterOptions& o, RawValues& raw) {
-  AddFlag(app, "model", o.model, "GGUF model file, read for its vocabulary and facts only")->required();
-  AddFlag(app, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
-  AddFlag(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
-  AddFlag(app, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");
-  AddFlag(app, "port-file", o.port_file, "file to write host:port to once the router listens");
+void AddFlags(Flags& flags, RouterOptions& o, RawValues& raw) {
+  AddFlag(flags, "model", o.model, "GGUF model file, read for its vocabulary and facts only").Required();
+  AddFlag(flags, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
+  AddFlag(flags, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  AddFlag(flags, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");
+  AddFlag(flags, "port-file", o.port_file, "file to write host:port to once the router listens");
   const std::string address = "host:port, or dns:///host:port for all addresses of a name; several with commas";
-  AddFlag(app, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address))->delimiter(',');
-  AddFlag(app, "decode", raw.decode, absl::StrCat("decode workers: ", address))->delimiter(',');
-  AddFlag(app, "max-active", o.max_active, "most requests at a time; more are refused")->check(CLI::Range(1, 65536));
-  AddFlag(app, "queue-requests", o.queue.requests, "most requests that wait for room on a worker")
-      ->check(CLI::Range(0, 65536));
-  AddFlag(app, "queue-tokens", o.queue.tokens, "most tokens, prompt + max_tokens, of the requests that wait")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 40));
-  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker")
-      ->check(CLI::Range(1, 3600000));
-  AddHttpFlags(app, o);
-  AddSecurityFlags(app, o);
-  AddFlag(app, "log-format", raw.log_format, "text, json");
-  AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
+  AddFlag(flags, "prefill", raw.prefill, absl::StrCat("prefill workers: ", address)).List();
+  AddFlag(flags, "decode", raw.decode, absl::StrCat("decode workers: ", address)).List();
+  AddFlag(flags, "max-active", o.max_active, "most requests at a time; more are refused").Range(1, 65536);
+  AddFlag(flags, "queue-requests", o.queue.requests, "most requests that wait for room on a worker").Range(0, 65536);
+  AddFlag(flags, "queue-tokens", o.queue.tokens, "most tokens, prompt + max_tokens, of the requests that wait")
+      .Range(0, int64_t{1} << 40);
+  AddFlag(flags, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker").Range(1, 3600000);
+  AddHttpFlags(flags, o);
+  AddSecurityFlags(flags, o);
+  AddFlag(flags, "log-format", raw.log_format, "text, json");
+  AddFlag(flags, "log-level", raw.log_level, "debug, info, warning, error");
 }
 
 absl::Status AddWorkers(v1::WorkerRole role, const std::vector<std::string>& addresses, RouterOptions& o) {
@@ -136,14 +133,10 @@ std::variant<RouterOptions, int> ParseOptions(int argc, const char* const* argv)
   constexpr int kBadValue = 2;
   RouterOptions options;
   RawValues raw;
-  CLI::App app("The kvrelay router: the public service.", "kvrelay-router");
-  app.set_version_flag("--version", Version());
-  AddFlags(app, options, raw);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadValue;
-  }
+  Flags flags("The kvrelay router: the public service.", "kvrelay-router");
+  flags.Version(Version());
+  AddFlags(flags, options, raw);
+  if (const std::optional<int> exit_code = flags.Parse(argc, argv, std::cout, std::cerr)) return *exit_code;
   if (const absl::Status status = Interpret(raw, options); !status.ok()) {
     std::cerr << "kvrelay-router: " << status.message() << "\n";
     return kBadValue;

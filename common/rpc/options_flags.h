@@ -2,9 +2,10 @@
 // flag wins over the environment.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cctype>
 #include <string>
+
+#include "common/base/flags.h"
 
 namespace kvrelay::rpc {
 
@@ -15,13 +16,13 @@ inline std::string EnvName(std::string flag) {
 
 // --flag VALUE. `value` holds the default.
 template <typename T>
-CLI::Option* AddFlag(CLI::App& app, const std::string& flag, T& value, const std::string& help) {
-  return app.add_option("--" + flag, value, help)->envname(EnvName(flag))->capture_default_str();
+Flag AddFlag(Flags& flags, const std::string& flag, T& value, const std::string& help) {
+  return flags.Add("--" + flag, value, help).Env(EnvName(flag)).ShowDefault();
 }
 
 // --flag, off by default.
-inline CLI::Option* AddSwitch(CLI::App& app, const std::string& flag, bool& value, const std::string& help) {
-  return app.add_flag("--" + flag, value, help)->envname(EnvName(flag));
+inline Flag AddSwitch(Flags& flags, const std::string& flag, bool& value, const std::string& help) {
+  return flags.AddSwitch("--" + flag, value, help).Env(EnvName(flag));
 }
 
 }  // namespace kvrelay::rpc

@@ -8,15 +8,17 @@
 #include "common/rpc/options_flags.h"
 
 namespace kvrelay::rpc {
-void AddTlsFlags(CLI::App& app, TlsOptions& options) {
-  AddFlag(app, "tls-cert", options.files.cert,
+
+void AddTlsFlags(Flags& flags, TlsOptions& options) {
+  AddFlag(flags, "tls-cert", options.files.cert,
           "certificate chain in PEM, own certificate first; names this process's role (SECURITY.md)");
-  AddFlag(app, "tls-key", options.files.key, "its private key in PEM");
-  AddFlag(app, "tls-ca", options.files.ca, "CA certificates in PEM that other kvrelay processes' certificates end at");
-  AddFlag(app, "tls-trust-domain", options.trust_domain, "roles are the URI names spiffe://TRUST_DOMAIN/ROLE");
-  AddSwitch(app, "allow-plaintext", options.allow_plaintext,
+  AddFlag(flags, "tls-key", options.files.key, "its private key in PEM");
+  AddFlag(flags, "tls-ca", options.files.ca,
+          "CA certificates in PEM that other kvrelay processes' certificates end at");
+  AddFlag(flags, "tls-trust-domain", options.trust_domain, "roles are the URI names spiffe://TRUST_DOMAIN/ROLE");
+  AddSwitch(flags, "allow-plaintext", options.allow_plaintext,
             "listen without TLS on an address that other machines can reach");
-  AddFlag(app, "health-listen", options.health_listen,
+  AddFlag(flags, "health-listen", options.health_listen,
           "host:port of a second port, without TLS, that serves grpc.health.v1 alone, for probes");
 }
 

@@ -4,12 +4,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/base/flags.h"
 #include "common/rpc/peer_role.h"
 #include "common/rpc/tls_files.h"
-
-namespace CLI {
-class App;
-}
 
 namespace kvrelay::rpc {
 
@@ -20,7 +17,7 @@ struct TlsOptions {
   std::string health_listen;  // host:port of a second port; empty: none
 };
 
-void AddTlsFlags(CLI::App& app, TlsOptions& options);
+void AddTlsFlags(Flags& flags, TlsOptions& options);
 
 // INVALID_ARGUMENT: files that do not belong together, a trust domain that is no name, a bad health address.
 absl::Status CheckTlsOptions(const TlsOptions& options);

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
@@ -26,35 +25,31 @@ struct RawValues {
   bool pin_threads = false;
 };
 
-void AddSharedFlags(CLI::App& app, WorkerOptions& o, RawValues& raw) {
-  AddFlag(app, "model", o.model, "GGUF model file")->required();
-  AddFlag(app, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
-  AddFlag(app, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
-  AddFlag(app, "port-file", o.port_file, "file to write host:port to once the worker listens");
-  AddFlag(app, "threads", o.threads, "compute threads; 0: as many as the process may keep busy")
-      ->check(CLI::Range(0, 1024));
-  rpc::AddSwitch(app, "pin-threads", raw.pin_threads, "keep each compute thread on one CPU");
-  AddFlag(app, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB")->check(CLI::Range(1, 1 << 24));
-  AddFlag(app, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
-  AddFlag(app, "matmul", raw.matmul, "matrix multiplication: native, openblas");
-  AddFlag(app, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
-  AddFlag(app, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's")
-      ->check(CLI::Range(0, 1 << 24));
-  AddFlag(app, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step")
-      ->check(CLI::Range(1, 65536));
-  AddFlag(app, "step-budget-ms", raw.step_budget_ms, "aim for the duration of a step that mixes prompts and tokens")
-      ->check(CLI::Range(1, 60000));
-  AddFlag(app, "max-sessions", o.max_sessions, "most requests at a time; more are refused")
-      ->check(CLI::Range(1, 65536));
-  AddFlag(app, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  AddFlag(app, "kv-in-flight-bytes", o.kv_in_flight_bytes, "most KV bytes under way to other workers at a time")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  AddFlag(app, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
-      ->check(CLI::Range(1, 3600000));
-  rpc::AddTlsFlags(app, o.tls);
-  AddFlag(app, "log-format", raw.log_format, "text, json");
-  AddFlag(app, "log-level", raw.log_level, "debug, info, warning, error");
+void AddSharedFlags(Flags& flags, WorkerOptions& o, RawValues& raw) {
+  AddFlag(flags, "model", o.model, "GGUF model file").Required();
+  AddFlag(flags, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
+  AddFlag(flags, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
+  AddFlag(flags, "port-file", o.port_file, "file to write host:port to once the worker listens");
+  AddFlag(flags, "threads", o.threads, "compute threads; 0: as many as the process may keep busy").Range(0, 1024);
+  rpc::AddSwitch(flags, "pin-threads", raw.pin_threads, "keep each compute thread on one CPU");
+  AddFlag(flags, "kv-pool-mib", o.kv_pool_mib, "memory for keys and values, in MiB").Range(1, 1 << 24);
+  AddFlag(flags, "kv-type", raw.kv_type, "type of cached keys and values: f16, f32, bf16, int8");
+  AddFlag(flags, "matmul", raw.matmul, "matrix multiplication: native, openblas");
+  AddFlag(flags, "isa", raw.isa, "instruction set: auto, scalar, avx2, avx512, avx512vnni");
+  AddFlag(flags, "context-length", o.context_length, "longest prompt + max_tokens; 0: the model's").Range(0, 1 << 24);
+  AddFlag(flags, "prefill-chunk", o.prefill_chunk, "most prompt tokens of one request in one step").Range(1, 65536);
+  AddFlag(flags, "step-budget-ms", raw.step_budget_ms, "aim for the duration of a step that mixes prompts and tokens")
+      .Range(1, 60000);
+  AddFlag(flags, "max-sessions", o.max_sessions, "most requests at a time; more are refused").Range(1, 65536);
+  AddFlag(flags, "queue-tokens", o.queue_tokens, "most prompt tokens that a prefill worker takes in; more are refused")
+      .Range(1, int64_t{1} << 40);
+  AddFlag(flags, "kv-in-flight-bytes", o.kv_in_flight_bytes, "most KV bytes under way to other workers at a time")
+      .Range(1, int64_t{1} << 40);
+  AddFlag(flags, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
+      .Range(1, 3600000);
+  rpc::AddTlsFlags(flags, o.tls);
+  AddFlag(flags, "log-format", raw.log_format, "text, json");
+  AddFlag(flags, "log-level", raw.log_level, "debug, info, warning, error");
 }
 
 std::string DefaultInstance(const std::string& role) {
@@ -98,15 +93,11 @@ std::variant<WorkerOptions, int> ParseWorkerOptions(int argc, const char* const*
   constexpr int kBadValue = 2;
   WorkerOptions options;
   RawValues raw;
-  CLI::App app(absl::StrCat("A kvrelay ", role, " worker."), absl::StrCat("kvrelay-", role));
-  app.set_version_flag("--version", Version());
-  AddSharedFlags(app, options, raw);
-  if (add_flags) add_flags(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadValue;
-  }
+  Flags flags(absl::StrCat("A kvrelay ", role, " worker."), absl::StrCat("kvrelay-", role));
+  flags.Version(Version());
+  AddSharedFlags(flags, options, raw);
+  if (add_flags) add_flags(flags, options);
+  if (const std::optional<int> exit_code = flags.Parse(argc, argv, std::cout, std::cerr)) return *exit_code;
   if (const absl::Status status = Interpret(raw, role, options); !status.ok()) {
     std::cerr << "kvrelay-" << role << ": " << status.message() << "\n";
     return kBadValue;

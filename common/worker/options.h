@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/flags.h"
 #include "common/kernels/isa.h"
 #include "common/kernels/matmul.h"
 #include "common/kv/layout.h"
 #include "common/kv_wire/send_budget.h"
 #include "common/observability/log.h"
 #include "common/rpc/options_tls.h"
-
-namespace CLI {
-class App;
-}
 
 namespace kvrelay::worker {
 
@@ -46,7 +43,7 @@ struct WorkerOptions {
 };
 
 // Adds flags that one role alone has.
-using AddFlags = std::function<void(CLI::App&, WorkerOptions&)>;
+using AddFlags = std::function<void(Flags&, WorkerOptions&)>;
 
 // The options, or the exit code if the program is done: 0 after --help or --version, 2 for a bad value, whose message
 // is on standard error. `role` is "prefill" or "decode".

@@ -1,12 +1,15 @@
 // More requests than fit, and many one after another: refusals are clear, nothing hangs, nothing stays behind.
 #include <gmock/gmock.h>
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <thread>
 
+#include "kvrelay/bench/v1/bench.pb.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/requests.h"
+#include "tests/e2e/shared_cluster.h"
 #include "tests/e2e/soak.h"
 
 namespace kvrelay::e2e {
@@ -46,6 +49,35 @@ TEST(KvPoolFull, RefusesClearlyAndFreesAll) {
   EXPECT_GT(served, 0);
   EXPECT_GT(refused, 0);
   EXPECT_TRUE(cluster.WaitUntilIdle()) << cluster.Describe();
+}
+
+class BenchTest : public SharedClusterTest {};
+
+TEST_F(BenchTest, PartsOfTtftOfSplitRequestsAddUp) {
+  const auto client = Process::Start(
+      "kvrelay",
+      {"bench", "--json", "--address", cluster().address(), "--rate", "20", "--requests", "8", "--prompt-tokens", "70",
+       "--output-tokens", "6", "--output-sigma", "0.5", "--execution", "split", "--slo-tpot-ms", "1e6"},
+      cluster().directory() + "/bench.json");
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ((*client)->Wait().value(), 0);
+  bench::v1::Report report;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage((*client)->Log(), &report).ok()) << (*client)->Log();
+  EXPECT_EQ(report.completed(), 8u);
+  EXPECT_EQ(report.good_share(), 1);
+  EXPECT_EQ(report.prompt_tokens().mean(), 70);
+  EXPECT_EQ(report.itl_ms().count(), 8 * report.output_tokens().mean() - 8);
+  const bench::v1::Phases& phases = report.ttft_phases();
+  double sum = 0;
+  for (const bench::v1::Distribution* part : {&phases.late_ms(), &phases.router_queue_ms(), &phases.prefill_queue_ms(),
+                                              &phases.prefill_ms(), &phases.between_ms(), &phases.outside_ms()}) {
+    EXPECT_EQ(part->count(), 8u);
+    EXPECT_GE(part->p50(), 0);
+    sum += part->mean();
+  }
+  EXPECT_NEAR(sum, report.ttft_ms().mean(), 1e-6);
+  EXPECT_GT(phases.prefill_ms().mean(), 0);
+  EXPECT_GT(phases.transfer_not_hidden_ms().max(), 0);
 }
 
 // A short run of ./dev soak.
