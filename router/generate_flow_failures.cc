@@ -56,7 +56,10 @@ void GenerateFlow::PrefillFailed(const absl::Status& status) {
   ClosePrefill(/*drop=*/true);
   const absl::Status cause = Named(worker, status);
   avoided_.Add(worker, WhyAvoided(status));
-  if (absl::IsResourceExhausted(status)) --attempts_, --attempts_in_row_;  // nothing was begun
+  if (absl::IsResourceExhausted(status)) {
+    --attempts_in_row_;
+    if (!prefill_.beats) --attempts_;  // it was not even taken in
+  }
   if (!Repeatable(status) || attempts_in_row_ >= deps_.limits.attempts_max) return End(cause);
   RetryPrefill(cause);
 }

@@ -30,8 +30,11 @@ absl::Duration PrefillTime(const Worker& worker, const PlacementRequest& request
   constexpr double kRateBeforeTheFirst = 1000;  // tokens per second
   const wire::Load& load = worker.status.load();
   const double rate = load.prompt_tokens_per_second() > 0 ? load.prompt_tokens_per_second() : kRateBeforeTheFirst;
-  const uint64_t waiting = std::max<uint64_t>(load.pending_prompt_tokens(), worker.assigned_tokens);
-  return absl::Seconds(static_cast<double>(waiting + request.to_prefill - Held(worker, request)) / rate);
+  // A report is old by up to its interval, in which the worker has gone on.
+  const double reported =
+      static_cast<double>(load.pending_prompt_tokens()) - rate * absl::ToDoubleSeconds(worker.heartbeat_age);
+  const double waiting = std::max(reported, static_cast<double>(worker.assigned_tokens));
+  return absl::Seconds((waiting + request.to_prefill - Held(worker, request)) / rate);
 }
 
 // Smaller is better. `load_max`: beyond it, what a worker holds does not count.

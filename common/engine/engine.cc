@@ -122,8 +122,10 @@ class EngineImpl final : public Engine {
 
   void Loop() {
     while (TakeCommands()) {
+      CountWaiting();
       Beat();
       if (Runnable()) Step();
+      CountWaiting();
     }
     while (!live_.empty())
       End(live_.begin(), absl::UnavailableError("the worker is stopping"), sampling::EndReason::kNone);
@@ -187,12 +189,16 @@ class EngineImpl final : public Engine {
     if (now - last_beat_ < kBeatInterval) return;
     last_beat_ = now;
     const uint64_t beat = beat_.fetch_add(1, std::memory_order_relaxed) + 1;
+    for (LiveSession& live : live_)
+      live.listener().OnBeat(beat, live.queued(), static_cast<uint32_t>(live.counts().computed));
+  }
+
+  void CountWaiting() {
     uint32_t queued = 0;
     uint64_t pending = 0;
-    for (LiveSession& live : live_) {
+    for (const LiveSession& live : live_) {
       queued += live.queued();
       if (live.InPrompt()) pending += live.PendingRows();
-      live.listener().OnBeat(beat, live.queued(), static_cast<uint32_t>(live.counts().computed));
     }
     queued_.store(queued, std::memory_order_relaxed);
     pending_.store(pending, std::memory_order_relaxed);

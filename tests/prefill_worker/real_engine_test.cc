@@ -76,13 +76,15 @@ class RealEngineTest : public ::testing::TestWithParam<kv::KvType> {
 
 TEST_P(RealEngineTest, ThreeExecutionsOneAnswer) {
   const auto spec = Spec();
+  auto alone = spec;
+  alone.set_cache_salt("alone");  // reuses nothing of the local run beside it
   worker::v1::Ended local_end, no_cache_end, split_end;
   DecodeClient local(*decode_->stub), no_cache(*decode_->stub), split(*decode_->stub);
   local.Reserve('a', spec, worker::v1::SOURCE_COMPUTED);
   no_cache.Reserve('b', spec, worker::v1::SOURCE_NO_CACHE);
-  split.Reserve('c', spec, worker::v1::SOURCE_RECEIVED);
+  split.Reserve('c', alone, worker::v1::SOURCE_RECEIVED);
   ASSERT_TRUE(split.Next()->has_reserved());
-  PrefillClient job(*prefill_->stub, MakePrefill(spec, 'c', 1, decode_->address()));
+  PrefillClient job(*prefill_->stub, MakePrefill(alone, 'c', 1, decode_->address()));
   const auto first = job.Next();
   ASSERT_TRUE(first.has_value() && first->has_selected());
   const auto done = job.Next();

@@ -11,8 +11,8 @@ namespace {
 constexpr int kDecodeBlocks = 40;
 constexpr int kPrefillBlocks = 16;
 constexpr absl::Duration kDrainGrace = absl::Seconds(20);
-// 80 tokens in steps of up to 30 ms, and time to notice a peer that went.
-constexpr absl::Duration kLongestStream = absl::Seconds(8);
+// Without a cache, beside others: such a stream does not move. And time to notice a peer that went.
+constexpr absl::Duration kLongestStream = absl::Seconds(18);
 
 }  // namespace
 
