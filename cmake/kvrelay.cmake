@@ -1,6 +1,6 @@
 # Build rules shared by all folders: one library per folder, one test program per folder under tests/.
 
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 # Contraction would let the compiler fuse multiply and add where the numerics contract does not, differently per ISA.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -ffp-contract=off)
 if(KVRELAY_SANITIZE)
@@ -61,10 +61,11 @@ function(kvrelay_binary name)
                         EXCLUDE_FROM_ALL ${ARG_TOOL})
 endfunction()
 
-# kvrelay_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds] [COST seconds]): a GoogleTest program, run by ctest as one
-# test. COST says roughly how long it takes: ctest starts the longest first, so that none is left over at the end.
+# kvrelay_test(NAME SOURCES file... DEPS target... [TIMEOUT seconds] [COST seconds] [SHARDS n]): a GoogleTest program, run by
+# ctest as one test, or as n that share its cases. COST says roughly how long one takes: ctest starts the longest first,
+# so that none is left over at the end.
 function(kvrelay_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST;SHARDS" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 900)
   endif()
@@ -74,7 +75,16 @@ function(kvrelay_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   kvrelay_use_precompiled(${name})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} ENVIRONMENT
-    "KVRELAY_SOURCE_DIR=${PROJECT_SOURCE_DIR};KVRELAY_BINARY_DIR=${PROJECT_BINARY_DIR}")
+  set(environment "KVRELAY_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "KVRELAY_BINARY_DIR=${PROJECT_BINARY_DIR}")
+  if(ARG_SHARDS)
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}_${shard} COMMAND ${name})
+      set_tests_properties(${name}_${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} ENVIRONMENT
+        "${environment};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} ENVIRONMENT "${environment}")
+  endif()
 endfunction()

@@ -2,8 +2,7 @@
 #
 # usage: ./dev test [--filter REGEX] [--preset release|dev|asan|tsan]
 #
-# Sets up if needed, builds, and runs the tests through ctest, two at a time (those that need the machine for
-# themselves say so). Prints the time of every suite and a last line with the outcome; the exit code is 0 only if all
+# Sets up if needed, builds, and runs the tests through ctest, three at a time: the end-to-end ones mostly wait. Prints the time of every suite and a last line with the outcome; the exit code is 0 only if all
 # passed. --filter runs the suites whose name matches: test_kv, check_layers, e2e_split and so on. The layering check
 # is one of them.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
@@ -26,7 +25,7 @@ build=$ROOT/build
 
 export UBSAN_OPTIONS=print_stacktrace=1 CTEST_OUTPUT_ON_FAILURE=1
 status=0
-ctest --test-dir "$build" --parallel 2 --no-tests=error --tests-regex "$filter" --output-junit "$build/tests.xml" ||
+ctest --test-dir "$build" --parallel 3 --no-tests=error --tests-regex "$filter" --output-junit "$build/tests.xml" ||
   status=$?
 python3 scripts/test_times.py "$build/tests.xml"
 exit "$status"

@@ -15,7 +15,7 @@ namespace {
 // Rows of a float tile, and of an integer one: small, for arrays fill no registers.
 constexpr int kFloatTileRows = 2;
 constexpr int kConvertedTileVectors = 2;
-constexpr int kQuantTileRows = 8;
+constexpr int kQuantTileRows = 4;
 constexpr int kQuantSingleRowUnits = 1;
 
 struct F32x16 {
