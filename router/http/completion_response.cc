@@ -1,14 +1,11 @@
 #include "router/http/completion_response.h"
 
 #include "absl/strings/str_cat.h"
+#include "router/http/json_fields.h"
 #include "router/http/logprobs.h"
 
 namespace kvrelay::http {
 namespace {
-
-using Json = nlohmann::json;
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string DataEvent(const std::string& data) { return absl::StrCat("data: ", data, "\n\n"); }
 

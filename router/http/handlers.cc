@@ -10,8 +10,6 @@ namespace {
 // Calls that do not generate are short; one that is not has lost its service.
 constexpr int64_t kCallTimeMs = 30000;
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 // One unary call of the service for an HTTP request.
 template <typename Method, typename Request, typename Response>
 absl::Status Call(const Backend& backend, Method method, const RequestContext& context, const Request& request,

@@ -88,4 +88,6 @@ bool IsInteger(const Json& value, int64_t min, int64_t max) {
   return value.get<int64_t>() >= min && value.get<int64_t>() <= max;
 }
 
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace kvrelay::http

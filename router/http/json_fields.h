@@ -50,4 +50,7 @@ class Fields {
 // Whether `value` is an integer from `min` to `max`.
 bool IsInteger(const Json& value, int64_t min, int64_t max);
 
+// Compact JSON; broken UTF-8 becomes U+FFFD.
+std::string Dump(const Json& json);
+
 }  // namespace kvrelay::http
