@@ -24,7 +24,7 @@ BitsChecker& TwoLayers() {
 
 TEST(SameBits, PairsOnTwoLayers) {
   for (const BitsCase& c : CoveringCases(2, SupportedIsas(), /*with_scalar=*/false))
-    EXPECT_EQ(TwoLayers().Problem(c, 3), "") << NameOf(c);
+    EXPECT_EQ(TwoLayers().Problem(c, 2), "") << NameOf(c);
 }
 
 // The scalar kernels are slow: a row for every way and thread count. The tiny models have them with every cache type.
@@ -44,7 +44,7 @@ TEST(SameBits, ReusedPrefixOnTwoLayers) {
     for (const Way way : {Way::kLocal, Way::kSplit})
       for (const int chunk : {100, 8192}) {
         const BitsCase c{.way = way, .chunk = chunk, .isa = kernels::BestIsa(), .kv_type = type, .warm = true};
-        EXPECT_EQ(TwoLayers().Problem(c, 3), "") << NameOf(c);
+        EXPECT_EQ(TwoLayers().Problem(c, 2), "") << NameOf(c);
       }
 }
 
@@ -63,7 +63,7 @@ TEST(SameBits, NamedRowsOnTheWholeModel) {
         {.way = Way::kSplit, .chunk = 64, .threads = 1, .batch = 1, .isa = isa, .kv_type = KvType::kF32},
         {.way = Way::kNoCache, .chunk = 512, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kF32},
     };
-    for (const BitsCase& c : rows) EXPECT_EQ(whole.Problem(c, 3), "") << NameOf(c);
+    for (const BitsCase& c : rows) EXPECT_EQ(whole.Problem(c, 2), "") << NameOf(c);
   }
 }
 
