@@ -67,7 +67,7 @@ void GenerateFlow::OnTick() {
 
 // ---- Plans ----
 
-PlacementRequest GenerateFlow::Wanted(v1::Execution execution) const {
+PlacementRequest GenerateFlow::Wanted(v1::Execution execution) {
   return {.execution = execution,
           .needs_decode = tokens_left() > 1,
           .tokens = uint64_t{request_.spec.prompt_length()} + request_.spec.max_tokens(),
@@ -77,17 +77,23 @@ PlacementRequest GenerateFlow::Wanted(v1::Execution execution) const {
           .numerics_id = numerics_id_};
 }
 
-BlockChain GenerateFlow::Chain() const {
+const BlockChain& GenerateFlow::Chain() {
+  const size_t length = request_.spec.prompt_length() + tokens_.size();
+  if (chain_.size() == length / kBlockTokens) return chain_;  // tokens are added, never changed
   std::vector<uint32_t> all(request_.spec.token_ids().begin(),
                             request_.spec.token_ids().begin() + request_.spec.prompt_length());
   all.insert(all.end(), tokens_.begin(), tokens_.end());
-  return ChainOf(request_.spec.cache_salt(), all);
+  return chain_ = ChainOf(request_.spec.cache_salt(), all);
+}
+
+// Executions without a cache leave nothing behind.
+void GenerateFlow::Learn(const Worker& worker, uint32_t positions) {
+  if (plan_.execution != v1::EXECUTION_NO_CACHE) deps_.memory->Learn(Chain(), worker, positions);
 }
 
 void GenerateFlow::OpenPlan(Plan plan) {
   plan_ = std::move(plan);
   plan_first_ = static_cast<uint32_t>(tokens_.size());
-  plan_chain_ = Chain();
   reserved_ = published_ = false;
   attempt_ = 1;
   output_.OnPlaced();
@@ -217,7 +223,7 @@ void GenerateFlow::OnReserved(const wire::Reserved& reserved) {
   reserved_ = true;
   kv_address_ = reserved.kv_address();
   positions_held_ = reserved.positions_held();
-  if (plan_.execution != v1::EXECUTION_NO_CACHE) deps_.memory->Learn(plan_chain_, decode_.worker, positions_held_);
+  Learn(decode_.worker, positions_held_);
   if (plan_.prefill) return OpenPrefill();
   state_ = FlowState::kDecoding;
   ++attempts_;
@@ -239,9 +245,7 @@ void GenerateFlow::OnCommitted(const wire::Committed& committed) {
 }
 
 void GenerateFlow::OnPublished() {
-  if (!std::exchange(published_, true) && plan_.execution != v1::EXECUTION_NO_CACHE) {
-    deps_.memory->Learn(plan_chain_, decode_.worker, plan_length());
-  }
+  if (!std::exchange(published_, true)) Learn(decode_.worker, plan_length());
   if (state_ == FlowState::kPrefilling || state_ == FlowState::kOpeningAttempt) state_ = FlowState::kDecoding;
   SendFinishIfDue();
 }
@@ -309,7 +313,7 @@ void GenerateFlow::OnPrefillSelected(const wire::Selected& selected) {
   Accepted();
   if (!CheckSelected(&prefill_, selected)) return;
   if (!published_) accounting_.SetHolder(prefill_.entry);
-  deps_.memory->Learn(plan_chain_, prefill_.worker, plan_length());
+  Learn(prefill_.worker, plan_length());
   if (selected.has_run()) output_.PrefillRun(TraceOf(prefill_, selected));
   TakeToken(prefill_, selected);
 }
@@ -413,10 +417,8 @@ void GenerateFlow::SendFinishIfDue() {
 void GenerateFlow::TryFinish() {
   if (state_ != FlowState::kFinishing) return;
   if (decode_call_ != nullptr || prefill_call_ != nullptr || other_call_ != nullptr) return;
-  if (plan_.decode && plan_.execution != v1::EXECUTION_NO_CACHE) {  // the next turn of a conversation begins with this
-    deps_.memory->Learn(Chain(), decode_.worker,
-                        request_.spec.prompt_length() + static_cast<uint32_t>(tokens_.size()) - 1);
-  }
+  // The next turn of a conversation begins with this.
+  if (plan_.decode) Learn(decode_.worker, request_.spec.prompt_length() + static_cast<uint32_t>(tokens_.size()) - 1);
   output_.Finish({.reason = end_reason_,
                   .token_id = tokens_.back(),
                   .attempts = attempts_,

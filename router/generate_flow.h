@@ -151,9 +151,11 @@ class GenerateFlow {
   wire::GenerationSpec SpecWith(uint32_t count) const;
   uint32_t tokens_left() const { return request_.spec.max_tokens() - static_cast<uint32_t>(tokens_.size()); }
   uint32_t plan_length() const { return request_.spec.prompt_length() + plan_first_; }
-  PlacementRequest Wanted(v1::Execution execution) const;
+  PlacementRequest Wanted(v1::Execution execution);
   // The blocks of prompt and tokens so far.
-  BlockChain Chain() const;
+  const BlockChain& Chain();
+  // The worker holds the first `positions` of them, which later placements shall know.
+  void Learn(const Worker& worker, uint32_t positions);
   void InitCall(Call* call, const Worker& worker, bool cached, uint32_t next_index);
 
   // Events of the decode call.
@@ -220,6 +222,7 @@ class GenerateFlow {
 
   // Tokens selected, `resumed` ones included; dropped ones too.
   std::vector<uint32_t> tokens_;
+  BlockChain chain_;  // of Chain()
   // Set with the last token that is forwarded.
   bool text_ended_ = false;
   wire::EndReason end_reason_ = wire::END_REASON_UNSPECIFIED;  // unspecified with text_ended_: a stop string
@@ -230,7 +233,6 @@ class GenerateFlow {
   absl::Status full_;                       // the last refusal
 
   Plan plan_;
-  BlockChain plan_chain_;    // of what the plan computes
   std::string numerics_id_;  // of the first plan; later plans keep to it
   AvoidedWorkers avoided_;
   uint32_t plan_first_ = 0;  // index of the first token of this plan

@@ -49,8 +49,7 @@ auto Rank(const Worker& worker, const PlacementRequest& request, const AvoidedWo
 
 // Longest request that the worker can ever take. A prefill worker keeps the KV of prompts only.
 uint64_t TokensMax(const Worker& worker) {
-  constexpr uint64_t kBlockPositions = 64;
-  const uint64_t pool = worker.status.load().kv_blocks_total() * kBlockPositions;
+  const uint64_t pool = worker.status.load().kv_blocks_total() * kBlockTokens;
   const bool pool_counts = worker.role == v1::WORKER_ROLE_DECODE && pool > 0;
   return pool_counts ? std::min<uint64_t>(pool, worker.status.context_length()) : worker.status.context_length();
 }

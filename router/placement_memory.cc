@@ -5,12 +5,6 @@
 #include "absl/hash/hash.h"
 
 namespace kvrelay::router {
-namespace {
-
-constexpr size_t kBlockTokens = 64;
-
-}  // namespace
-
 WorkerKey KeyOf(const Worker& worker) { return absl::HashOf(worker.instance(), worker.epoch()); }
 
 BlockChain ChainOf(absl::string_view salt, absl::Span<const uint32_t> tokens) {

@@ -29,6 +29,8 @@ WorkerKey KeyOf(const Worker& worker);
 // Positions that workers are likely to hold of one sequence, from 0. Others hold none.
 using HeldPositions = absl::flat_hash_map<WorkerKey, uint32_t>;
 
+inline constexpr size_t kBlockTokens = 64;  // of KV
+
 // A sequence of tokens as the memory sees it: a hash for each whole block.
 using BlockChain = std::vector<uint64_t>;
 BlockChain ChainOf(absl::string_view salt, absl::Span<const uint32_t> tokens);

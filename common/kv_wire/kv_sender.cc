@@ -113,29 +113,25 @@ void KvSender::WriteNext() {
 }
 
 void KvSender::OnGranted(const Piece& piece) {
-  const uint64_t bytes = handoff_.BytesOf(piece);
-  {
-    std::lock_guard lock(mutex_);
-    taken_ = bytes;
-  }
   handoff_.BuildFrame(piece, request_.mutable_frame());
   {
     std::lock_guard lock(mutex_);
     if (!closed_) {
-      writing_bytes_ = bytes;
+      taken_ = handoff_.BytesOf(piece);
       return link_->Write(request_, /*last=*/false);
     }
   }
-  GiveBack();
+  budget_->Give(handoff_.BytesOf(piece));
 }
 
-void KvSender::GiveBack() {
+uint64_t KvSender::GiveBack() {
   uint64_t taken;
   {
     std::lock_guard lock(mutex_);
     taken = std::exchange(taken_, 0);
   }
   if (taken > 0) budget_->Give(taken);
+  return taken;
 }
 
 void KvSender::WriteCommit() {
@@ -161,7 +157,7 @@ void KvSender::Cancel() {
 }
 
 void KvSender::OnWritten(bool ok) {
-  GiveBack();
+  const uint64_t written = GiveBack();
   {
     std::lock_guard lock(mutex_);
     writing_ = false;
@@ -170,7 +166,7 @@ void KvSender::OnWritten(bool ok) {
       ready_.clear();
       return;
     }
-    transfer_.bytes_written += std::exchange(writing_bytes_, 0);
+    transfer_.bytes_written += written;
   }
   WriteNext();
 }

@@ -92,8 +92,8 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   void WriteNext();
   // The budget has room for the frame chosen.
   void OnGranted(const Piece& piece);
-  // Pays back what the frame took. REQUIRES: called without the lock.
-  void GiveBack();
+  // Pays back what the frame took, if one is under way, and gives its bytes. REQUIRES: called without the lock.
+  uint64_t GiveBack();
   void WriteCommit();
   // Wakes the line from a thread that must not copy frames.
   void Wake();
@@ -115,9 +115,8 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   bool committed_ = false;  // the commit was handed to the link
   std::deque<Piece> ready_;
   std::optional<worker::v1::KvCommit> commit_;
-  int layer_ = 0;               // layer computed last
-  uint64_t writing_bytes_ = 0;  // of the frame that is being written
-  uint64_t taken_ = 0;          // of the budget
+  int layer_ = 0;       // layer computed last
+  uint64_t taken_ = 0;  // of the budget, by the frame that is being written
   std::optional<absl::Duration> first_frame_at_, last_layer_at_;
   KvTransfer transfer_;
 };

@@ -1,11 +1,11 @@
-# ./dev setup: installs the Debian packages, fetches the model and the Python packages of the tests
+# ./dev setup: installs the Debian packages, fetches and checks the model
 #
 # usage: ./dev setup
 #
 # Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), and rustc-web and
 # cargo-web when there is no cargo 1.85 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
-# models/ and checks its SHA-256. With KVRELAY_MODEL=FILE set, that file is used and none is fetched. Fetches the openai
-# package, which tests of the HTTP gateway use, to models/python-VERSION. Does nothing when all is there.
+# models/ and checks its SHA-256. With KVRELAY_MODEL=FILE set, that file is used and none is fetched. Does nothing when
+# all is there.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 [[ $# == 0 ]] || die "setup takes no arguments"
 
@@ -54,21 +54,5 @@ fetch_model() {
   say "model checked: $MODEL_NAME, sha256 $MODEL_SHA256"
 }
 
-# Tests look for them there.
-fetch_python_packages() {
-  local target log
-  target=$ROOT/models/python-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  [[ ! -e $target/.$PYTHON_PACKAGES ]] || return 0
-  say "fetching Python packages for the tests ($PYTHON_PACKAGES)"
-  rm -rf "$target" && mkdir -p "$target"
-  log=$(mktemp)
-  # pip also compares with what is installed elsewhere, which does not count here: shown only if it fails.
-  python3 -m pip install -q --disable-pip-version-check --target "$target" "$PYTHON_PACKAGES" >"$log" 2>&1 ||
-    die "the packages could not be fetched: python3 -m pip install $PYTHON_PACKAGES: $(cat "$log")"
-  rm -f "$log"
-  touch "$target/.$PYTHON_PACKAGES"
-}
-
 install_packages
 fetch_model
-fetch_python_packages

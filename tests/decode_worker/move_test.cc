@@ -55,6 +55,12 @@ std::vector<uint32_t> ReadTokens(DecodeClient& client, size_t count) {
   return tokens;
 }
 
+// Room at a target, for what was selected so far.
+void ReserveTarget(DecodeClient& to, char id, const GenerationSpec& spec, const std::vector<uint32_t>& selected) {
+  ASSERT_TRUE(to.Reserve(id, After(spec, selected), worker::v1::SOURCE_MOVED, "decode-1"));
+  ASSERT_TRUE(to.Next()->has_reserved());
+}
+
 // Lets the engine go on little by little until it is asked to hold the session, which shows that MoveTo has arrived;
 // then without limit.
 void StepUntilHeld(kvrelay::testing::FakeEngine& engine, const std::atomic<bool>& held) {
@@ -77,8 +83,7 @@ TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
   const std::vector<uint32_t> before = ReadTokens(from, 5);
 
   DecodeClient to(*target.stub);
-  ASSERT_TRUE(to.Reserve('b', After(spec, before), worker::v1::SOURCE_MOVED, "decode-1"));
-  ASSERT_TRUE(to.Next()->has_reserved());
+  ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, before));
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 305)));
   // A token every few milliseconds: a stream that is over before its first block is sent has nothing to move.
   std::atomic<bool> stop = false;
@@ -160,8 +165,7 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   std::vector<uint32_t> tokens = ReadTokens(from, 1);
   {
     DecodeClient to(*target.stub);
-    ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
-    ASSERT_TRUE(to.Next()->has_reserved());
+    ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
     ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
     to.Cancel();
   }
@@ -184,8 +188,7 @@ TEST(MoveTest, APauseThatComesAfterTheEndOfItsMoveEndsToo) {
   source.engine().Allow(12);
   std::vector<uint32_t> tokens = ReadTokens(from, 1);
   DecodeClient to(*target.stub);
-  ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
-  ASSERT_TRUE(to.Next()->has_reserved());
+  ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
   std::promise<void> failed;
   std::atomic<bool> held = false;
   source.engine().BeforeHold([&, done = failed.get_future().share()] {
@@ -217,10 +220,8 @@ TEST(MoveTest, AnotherTargetTakesThePlaceOfOneThatIsGivenUp) {
   source.engine().Allow(12);
   const std::vector<uint32_t> tokens = ReadTokens(from, 1);
   DecodeClient to_hung(*hung.stub), to(*target.stub);
-  ASSERT_TRUE(to_hung.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
-  ASSERT_TRUE(to_hung.Next()->has_reserved());
-  ASSERT_TRUE(to.Reserve('c', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
-  ASSERT_TRUE(to.Next()->has_reserved());
+  ASSERT_NO_FATAL_FAILURE(ReserveTarget(to_hung, 'b', spec, tokens));
+  ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'c', spec, tokens));
   std::atomic<bool> held = false;
   source.engine().BeforeHold([&] { held = true; });
   ASSERT_TRUE(from.Write(MoveTo(hung.address(), 'b', 101)));
@@ -243,8 +244,7 @@ TEST(MoveTest, CancelAndFinishEndAMoveToo) {
     source.engine().Allow(12);
     const std::vector<uint32_t> tokens = ReadTokens(from, 1);
     DecodeClient to(*target.stub);
-    ASSERT_TRUE(to.Reserve('b', After(spec, tokens), worker::v1::SOURCE_MOVED, "decode-1"));
-    ASSERT_TRUE(to.Next()->has_reserved());
+    ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
     source.engine().Allow(0);  // the move cannot come to its end
     ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
     if (cancel) {
