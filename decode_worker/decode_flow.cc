@@ -91,6 +91,10 @@ absl::Status DecodeFlow::Handle(const DecodeRequest& request, kv_wire::KvTranspo
       return OnMoveTo(request.move_to(), transport);
     case DecodeRequest::kFinish:
       return OnFinish();
+    case DecodeRequest::kHold:
+      return OnReader(/*reads=*/false);
+    case DecodeRequest::kResume:
+      return OnReader(/*reads=*/true);
     case DecodeRequest::COMMAND_NOT_SET:
       break;
   }
@@ -252,6 +256,21 @@ void DecodeFlow::StartEngine(const std::shared_ptr<engine::Session>& session) {
   if (phase_ != Phase::kRunning) return;  // ended meanwhile
   in_engine_ = true;
   context_.engine->Start(session, std::make_shared<Listener>(shared_from_this()));
+  HoldOrResume();
+}
+
+absl::Status DecodeFlow::OnReader(bool reads) {
+  std::lock_guard lock(mutex_);
+  if (phase_ == Phase::kNew) return absl::InvalidArgumentError("Hold and Resume need a Reserve first");
+  reader_waits_ = !reads;
+  HoldOrResume();
+  return absl::OkStatus();
+}
+
+void DecodeFlow::HoldOrResume() {
+  if (!in_engine_ || phase_ != Phase::kRunning) return;
+  const bool hold = move_ != nullptr ? move_->pauses() : reader_waits_;
+  hold ? context_.engine->Hold(held_.session) : context_.engine->Resume(held_.session);
 }
 
 void DecodeFlow::OnBeat(uint64_t beat) {
@@ -275,7 +294,6 @@ void DecodeFlow::OnSelected(const engine::SelectedToken& token) {
   DecodeResponse response;
   *response.mutable_selected() = worker::ToProto(token, logprobs_, trace_);
   std::shared_ptr<KvSender> sender;
-  std::shared_ptr<engine::Session> pausing;
   {
     std::lock_guard lock(mutex_);
     if (computes_prompt_ && !ended_.has_queue()) {
@@ -287,12 +305,11 @@ void DecodeFlow::OnSelected(const engine::SelectedToken& token) {
     counts_ = token.counts;
     if (move_ != nullptr) {
       sender = move_->sender();
-      if (move_->OnSelected(held_.session->spec().prompt_length + token.index + 1)) pausing = held_.session;
+      if (move_->OnSelected(held_.session->spec().prompt_length + token.index + 1)) HoldOrResume();
     }
   }
   sink_->Send(std::move(response));
   if (sender != nullptr) sender->OnPositions(static_cast<int>(token.counts.kv_ready));
-  if (pausing != nullptr) context_.engine->Hold(pausing);
 }
 
 void DecodeFlow::OnEngineEnded(const absl::Status& status, sampling::EndReason reason,
@@ -322,10 +339,7 @@ absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTrans
                                                    " positions held does not fit a stream of ", spec.tokens.size(),
                                                    " to ", end, " positions with a cache"));
   given_up = std::exchange(move_, nullptr);
-  if (given_up != nullptr) {
-    given_up->sender()->Cancel();
-    if (given_up->pauses()) context_.engine->Resume(held_.session);
-  }
+  if (given_up != nullptr) given_up->sender()->Cancel();
   // The link may end before this returns, on another thread: it then waits for the lock.
   auto sender = KvSender::Start(
       {.transport = transport,
@@ -339,6 +353,7 @@ absl::Status DecodeFlow::OnMoveTo(const worker::v1::MoveTo& to, kv_wire::KvTrans
         flow->OnMoveEnded(number, std::move(transfer));
       });
   move_ = std::make_shared<DecodeMove>(std::move(sender), to.tokens(), held_.session->cache());
+  HoldOrResume();
   return absl::OkStatus();
 }
 
@@ -348,11 +363,9 @@ void DecodeFlow::OnHeld() {
   absl::StatusOr<KvCommit> commit;
   {
     std::lock_guard lock(mutex_);
-    if (phase_ != Phase::kRunning) return;
+    // Else the pause is the reader's, or of a move that is over.
+    if (phase_ != Phase::kRunning || move_ == nullptr || !move_->pauses() || move_->committed()) return;
     session = held_.session;
-    // It failed between the decision to pause and this: its Resume may have come before the Hold.
-    if (move_ == nullptr || !move_->pauses()) return context_.engine->Resume(session);
-    if (move_->committed()) return;
     move = move_;
     commit = move->Commit(recent_, session->spec().prompt_length, worker::ToProto(counts_));
   }
@@ -365,16 +378,15 @@ void DecodeFlow::OnHeld() {
 
 void DecodeFlow::OnMoveEnded(uint32_t number, absl::StatusOr<KvTransfer> transfer) {
   std::shared_ptr<DecodeMove> move;
-  std::shared_ptr<engine::Session> session;
   engine::PositionCounts counts;
+  const bool moved = transfer.ok() && !transfer->receipt.duplicate();
   {
     std::lock_guard lock(mutex_);
     if (phase_ != Phase::kRunning || number != moves_) return;
     move = std::exchange(move_, nullptr);
-    session = held_.session;
     counts = counts_;
+    if (!moved && !KV_PLANTED(held_forever)) HoldOrResume();
   }
-  const bool moved = transfer.ok() && !transfer->receipt.duplicate();
   if (moved) {
     counts.shipped += transfer->receipt.received();
     worker::v1::Moved done;
@@ -390,7 +402,6 @@ void DecodeFlow::OnMoveEnded(uint32_t number, absl::StatusOr<KvTransfer> transfe
   response.mutable_move_failed()->set_code(static_cast<int>(cause.code()));
   response.mutable_move_failed()->set_message(std::string(cause.message()));
   sink_->Send(std::move(response));
-  if (move->pauses() && !KV_PLANTED(held_forever)) context_.engine->Resume(session);
 }
 
 // ---- The ends ----

@@ -7,7 +7,8 @@
 //                KV published -> running, or ended if its last token ends the request
 //   running    the session is in the engine; tokens are told.
 //                end token, max_tokens, Finish -> ended with Ended; MoveTo starts a move (decode_move.h), whose receipt
-//                leads to ended with Moved and Ended; another MoveTo gives up the move before
+//                leads to ended with Moved and Ended; another MoveTo gives up the move before. Between Hold and Resume
+//                the session pauses, but for a move: it goes on until its last block is sent
 //   ended      nothing is held.
 // An error of the engine, a command out of order, and OnCancel (the owner went away) lead to `ended` from everywhere.
 //
@@ -68,6 +69,7 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   absl::Status OnAttempt(const worker::v1::Attempt& attempt);
   absl::Status OnMoveTo(const worker::v1::MoveTo& move, kv_wire::KvTransport* transport);
   absl::Status OnFinish();
+  absl::Status OnReader(bool reads);
   absl::Status StartReceiving(const worker::v1::Reserve& reserve, std::shared_ptr<engine::Session> session);
   void OnPublished(const worker::v1::KvCommit& commit, uint32_t received);
   void StartEngine(const std::shared_ptr<engine::Session>& session);
@@ -81,6 +83,8 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   void OnMoveEnded(uint32_t number, absl::StatusOr<kv_wire::KvTransfer> transfer);
 
   void SendReserved(const engine::Session& session);
+  // Pauses the session or lets it go on, as the move or the reader wants it. REQUIRES: mutex_ is held.
+  void HoldOrResume();
   // What is counted when nothing was computed here yet. REQUIRES: mutex_ is held.
   engine::PositionCounts CountsAt(uint32_t ready) const;
   // The two ends. Each does nothing after the first.
@@ -97,7 +101,8 @@ class DecodeFlow final : public worker::TickListener, public std::enable_shared_
   std::mutex mutex_;
   bool admitted_ = false;
   Phase phase_ = Phase::kNew;
-  bool in_engine_ = false;  // from Start to OnEngineEnded
+  bool in_engine_ = false;     // from Start to OnEngineEnded
+  bool reader_waits_ = false;  // from Hold to Resume
   uint64_t last_beat_ = 0;
   Held held_;
   RecentTokens recent_;

@@ -4,6 +4,7 @@
 // Text is decided here and nowhere else: bytes of tokens become whole UTF-8, stop strings are matched. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ class FlowSink {
  public:
   virtual ~FlowSink() = default;
   virtual void Send(v1::GenerateResponse response) = 0;
+  // Messages that the client has not taken yet.
+  virtual size_t Unread() const = 0;
   // Last call, exactly once.
   virtual void End(const absl::Status& status) = 0;
 };

@@ -1,8 +1,8 @@
 // One Generate RPC: joins the client's stream, a GenerateFlow and the calls on workers. All events of a request go
 // through one mailbox, so the flow sees them one at a time whatever thread they come from.
 //
-// A client that does not read fills a queue of kUnsentMax messages; then the request ends with RESOURCE_EXHAUSTED. No
-// other request notices.
+// A client that does not read fills a queue; the flow holds its stream long before kUnsentMax messages wait, and the
+// call is cancelled if they ever do. No other request notices.
 //
 // Thread-safe. Keeps itself alive until gRPC is done with it; calls on workers keep it alive too.
 #pragma once
@@ -64,6 +64,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   // FlowSink; called by the flow.
   void Send(v1::GenerateResponse response) override;
+  size_t Unread() const override { return writer_.waiting(); }
   void End(const absl::Status& status) override;
   // WorkerCalls; called by the flow.
   std::unique_ptr<DecodeCall> OpenDecode(CallId id, const Worker& worker) override;

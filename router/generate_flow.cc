@@ -43,6 +43,8 @@ void GenerateFlow::Abort(const absl::Status& status) {
 
 void GenerateFlow::OnTick() {
   if (state_ == FlowState::kDone) return;
+  MindClient();
+  if (state_ == FlowState::kDone) return;
   if (state_ == FlowState::kQueued) return TryPlace();
   const absl::Duration now = deps_.clock->Now();
   const absl::Duration paused = pauses_.OnTick(now);
@@ -132,6 +134,7 @@ void GenerateFlow::OpenDecode() {
   if (plan_.prefill) reserve.set_sender_instance(plan_.prefill->instance());
   decode_call_ = deps_.calls->OpenDecode(decode_.id, decode_.worker);
   decode_call_->Send(std::move(request));
+  if (client_behind_) SendHold();
 }
 
 void GenerateFlow::OpenPrefill() {

@@ -30,6 +30,9 @@
 //                   a row. A token that a decode worker selects starts both counts anew
 //   not repeatable  INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, OUT_OF_RANGE: computed again it would come out the same,
 //                   so the request ends with it
+//   slow client     D is held while `unread_pause` messages wait for the client, until all but `unread_resume` are
+//   taken;
+//                   none taken within `unread_timeout`: RESOURCE_EXHAUSTED
 //   silence         a call that gives no sign of life for `life_timeout`, or whose worker the directory calls lost, has
 //                   failed with UNAVAILABLE
 //   broken promises of a worker (order, identity, accounting): INTERNAL. The same token computed twice differently:
@@ -82,6 +85,9 @@ struct FlowLimits {
   absl::Duration move_retry = absl::Seconds(1);  // after a move that failed
   absl::Duration queue_timeout = absl::Seconds(30);
   absl::Duration queue_retry = absl::Milliseconds(200);  // after a refusal, unless woken before
+  size_t unread_pause = 256;
+  size_t unread_resume = 64;
+  absl::Duration unread_timeout = absl::Seconds(60);
 };
 
 // What a flow works with. All pointers must outlive it.
@@ -182,6 +188,11 @@ class GenerateFlow {
   void SendFinishIfDue();
   void TryFinish();
 
+  // Holds the stream of a client that does not keep up, in generate_flow_client.cc.
+  void MindClient();
+  // Tells the decode call.
+  void SendHold();
+
   // A live move, in generate_flow_move.cc.
   void MoveIfDraining();
   void SendMoveTo(const wire::Reserved& reserved);
@@ -251,6 +262,11 @@ class GenerateFlow {
   uint64_t kv_bytes_shipped_ = 0;
   uint32_t cached_ = 0;
   absl::Duration finishing_since_;
+
+  // Of a client that does not keep up.
+  bool client_behind_ = false;
+  size_t unread_ = 0;            // at the last look
+  absl::Duration unread_since_;  // when it fell last, on the clock
 
   OwnPauses pauses_;
   CallId last_call_ = 0;

@@ -122,6 +122,7 @@ void GenerateFlow::SwitchToTarget() {
                                    {"from", other_.worker.instance()},
                                    {"to", decode_.worker.instance()},
                                    {"tokens", tokens_.size()}});
+  if (client_behind_) SendHold();
   if (other_call_ == nullptr) return;
   wire::DecodeRequest request;
   request.mutable_finish();

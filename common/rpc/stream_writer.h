@@ -41,6 +41,12 @@ class StreamWriter {
     WriteNext();
   }
 
+  // Messages pushed that gRPC has not taken yet.
+  size_t waiting() const {
+    std::lock_guard lock(mutex_);
+    return queue_.size();
+  }
+
   // Sends unless something is on the way already: for signs of life and status, where a late one is worth nothing.
   void PushIfIdle(Message message) {
     std::lock_guard lock(mutex_);
@@ -95,7 +101,7 @@ class StreamWriter {
   Reactor* const reactor_;
   const size_t limit_;
   const std::function<void()> overflow_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<Message> queue_;
   Message current_;  // being written; gRPC reads it until OnWriteDone
   bool writing_ = false;

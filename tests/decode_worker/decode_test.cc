@@ -15,6 +15,7 @@ using kvrelay::testing::HandoffId;
 using kvrelay::testing::MakeSpec;
 using kvrelay::testing::TestDecodeWorker;
 using worker::v1::DecodeRequest;
+using worker::v1::DecodeResponse;
 
 TEST(DecodeTest, ComputesAPromptItself) {
   TestDecodeWorker worker;
@@ -96,6 +97,46 @@ TEST(DecodeTest, FinishEndsARunningStream) {
   EXPECT_EQ(rest.back().ended().reason(), worker::v1::END_REASON_FINISHED_BY_ROUTER);
   EXPECT_TRUE(client.Finish().ok());
   EXPECT_EQ(worker.engine().referenced(), 0);
+}
+
+TEST(DecodeTest, AHeldStreamWaitsForItsReader) {
+  TestDecodeWorker worker;
+  worker.engine().Allow(6);
+  const auto spec = MakeSpec(10, 300);
+  DecodeClient client(*worker.stub);
+  ASSERT_TRUE(client.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  std::vector<uint32_t> tokens;
+  const auto take = [&tokens](const std::vector<DecodeResponse>& events) {
+    for (const DecodeResponse& event : events)
+      if (event.has_selected()) tokens.push_back(event.selected().token_id());
+  };
+  ASSERT_TRUE(client.SendHold());
+  ASSERT_TRUE(client.SendHold());
+  worker.engine().Allow(INT64_MAX);
+  take(client.UntilStill());
+  EXPECT_LT(tokens.size(), 300u);
+  EXPECT_GT(worker.engine().referenced(), 0);
+  ASSERT_TRUE(client.SendResume());
+  take(client.Rest());
+  EXPECT_TRUE(client.Finish().ok());
+  EXPECT_EQ(tokens, ExpectedTokens(spec, 300));
+}
+
+TEST(DecodeTest, AHeldStreamCanBeFinishedAndCancelled) {
+  TestDecodeWorker worker;
+  for (const bool finish : {true, false}) {
+    DecodeClient client(*worker.stub);
+    client.Reserve('a', MakeSpec(10, 1900), worker::v1::SOURCE_COMPUTED);
+    ASSERT_TRUE(client.SendHold());
+    if (!finish) {
+      ASSERT_TRUE(client.Next()->has_reserved());
+      client.Cancel();
+    } else {
+      ASSERT_TRUE(client.SendFinish());
+      EXPECT_EQ(client.Rest().back().ended().reason(), worker::v1::END_REASON_FINISHED_BY_ROUTER);
+    }
+    EXPECT_TRUE(worker.engine().WaitUntilFree());
+  }
 }
 
 TEST(DecodeTest, CancelFreesWhileHeldAnywhere) {

@@ -152,6 +152,10 @@ void FakeCluster::OnCommand(CallId id, const wire::DecodeRequest& request) {
     call.finish = true;
     return;
   }
+  if (request.has_hold() || request.has_resume()) {
+    if (std::exchange(call.held, request.has_hold()) && !call.held) NextToken(id);
+    return;
+  }
   wire::DecodeResponse response;
   if (call.winner != 0) {
     response.mutable_committed()->set_winner(call.winner);
@@ -190,7 +194,7 @@ void FakeCluster::QueueSelected(CallId id, const wire::Selected& selected) {
 void FakeCluster::NextToken(CallId id) {
   calls_.at(id).events.push_back([this, id] {
     Call& call = calls_.at(id);
-    if (call.ended || !call.open) return;
+    if (call.ended || !call.open || call.held) return;
     // Finish may come in the middle of a run, whose token is then still told.
     if (call.finish && random_() % 2 == 0) return Ended(id, wire::END_REASON_FINISHED_BY_ROUTER);
     QueueSelected(id, call.session->Select());

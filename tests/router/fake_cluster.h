@@ -94,6 +94,7 @@ class FakeCluster final : public WorkerDirectory, public WorkerCalls {
     uint32_t winner = 0;
     bool received_source = false;
     bool finish = false;
+    bool held = false;
     bool done = false;
   };
   class DecodeHandle;
@@ -129,6 +130,7 @@ class FakeSink final : public FlowSink {
     ++ends;
     status = s;
   }
+  size_t Unread() const override { return unread; }
 
   std::vector<uint32_t> Ids() const;
   std::string Text() const;  // with the text of Finished
@@ -139,6 +141,7 @@ class FakeSink final : public FlowSink {
   std::vector<v1::GenerateResponse> responses;
   absl::Status status;
   int ends = 0;
+  size_t unread = 0;
 };
 
 }  // namespace kvrelay::router

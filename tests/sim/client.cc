@@ -220,6 +220,11 @@ void Client::Cancel(uint64_t seed) {
   });
 }
 
+void Client::Doze(uint64_t seed) {
+  const Job& job = *jobs_.at(seed - 1);
+  if (!job.done) cluster_->Doze(job.call);
+}
+
 void Client::CheckFreed(const Job& job) {
   for (int node = kFirstPrefill; node < kEndNode; ++node) {
     if (cluster_->worker(node).engine().HoldsKv(job.request.spec.seed()))

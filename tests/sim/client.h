@@ -27,6 +27,8 @@ class Client final : public Process {
   void Add(absl::Duration delay);
   // The client of the request with this seed goes away.
   void Cancel(uint64_t seed);
+  // ... does not read for a while.
+  void Doze(uint64_t seed);
   bool AllDone() const { return open_ == 0; }
   // Names those that are not.
   void CheckAllDone();

@@ -128,32 +128,39 @@ void Cluster::WaitForDrain(int node, absl::Duration until) {
   });
 }
 
-void Cluster::LinkTrouble(int a, int b, const char* what, absl::Duration duration) {
+void Cluster::LinkTrouble(int a, int b, const char* what, absl::Duration duration, std::function<void()> end) {
   ++strikes_;
   ++links_troubled_;
   troubled_at_ = world_->Now();
   world_->Trace(absl::StrCat(a, "-", b), absl::StrCat("FAULT link ", what));
-  After(duration, [this, a, b] {
+  After(duration, [this, a, b, end = std::move(end)] {
     --links_troubled_;
     troubled_at_ = world_->Now();
-    network_.Heal(a, b);
+    end();
     world_->Trace(absl::StrCat(a, "-", b), "link heals");
   });
 }
 
 void Cluster::Cut(int a, int b) {
   network_.Cut(a, b);
-  LinkTrouble(a, b, "cut", world_->Pick(absl::Milliseconds(100), absl::Seconds(8)));
+  Heals(a, b, "cut", world_->Pick(absl::Milliseconds(100), absl::Seconds(8)));
 }
 
 void Cluster::Silence(int a, int b) {
   network_.Silence(a, b);
-  LinkTrouble(a, b, "silent", world_->Pick(absl::Milliseconds(200), absl::Seconds(20)));
+  Heals(a, b, "silent", world_->Pick(absl::Milliseconds(200), absl::Seconds(20)));
 }
 
 void Cluster::Lag(int a, int b) {
   network_.Slow(a, b);
-  LinkTrouble(a, b, "slow", world_->Pick(absl::Milliseconds(500), absl::Seconds(5)));
+  Heals(a, b, "slow", world_->Pick(absl::Milliseconds(500), absl::Seconds(5)));
+}
+
+void Cluster::Doze(const std::shared_ptr<Call>& call) {
+  call->Doze();
+  // Half of the longest is more than a router waits for.
+  LinkTrouble(call->client()->node(), call->server()->node(), "unread",
+              world_->Pick(absl::Milliseconds(100), absl::Seconds(5)), [call] { call->Wake(); });
 }
 
 bool Cluster::AllReady() {

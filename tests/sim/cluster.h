@@ -54,6 +54,8 @@ class Cluster {
   void Cut(int a, int b);
   void Silence(int a, int b);
   void Lag(int a, int b);
+  // A client does not read one of its streams for a while.
+  void Doze(const std::shared_ptr<Call>& call);
 
   // What must not be left when all requests have ended and all is well.
   void CheckNothingLeft();
@@ -67,7 +69,10 @@ class Cluster {
   void Trouble(int node, const char* what);
   // The trouble ends, unless the process has been replaced meanwhile.
   void Recover(int node, absl::Duration delay, std::function<void()> how);
-  void LinkTrouble(int a, int b, const char* what, absl::Duration duration);
+  void LinkTrouble(int a, int b, const char* what, absl::Duration duration, std::function<void()> end);
+  void Heals(int a, int b, const char* what, absl::Duration duration) {
+    LinkTrouble(a, b, what, duration, [this, a, b] { network_.Heal(a, b); });
+  }
   void After(absl::Duration delay, Task task) { world_->After(delay, nullptr, std::move(task)); }
   bool Is(int node, const Process* process) const { return processes_.at(node) == process && process->alive(); }
 

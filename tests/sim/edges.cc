@@ -15,7 +15,7 @@ const char* Name(Kind kind) {
       "kill D", "kill P",     "kill D'",    "kill R",    "stop D",  "stop P",  "stop D'", "stop R",
       "hang D", "hang P",     "slow D",     "slow P",    "drain D", "drain P", "cut R-D", "cut R-P",
       "cut KV", "silent R-D", "silent R-P", "silent KV", "lag R-D", "lag R-P", "lag KV",  "flip",
-      "repeat", "swap",       "drop",       "foreign",   "cancel"};
+      "repeat", "swap",       "drop",       "foreign",   "cancel",  "doze"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -65,6 +65,7 @@ bool IsPossible(State state, Kind kind) {
     case Kind::kKillRouter:
     case Kind::kSuspendRouter:
     case Kind::kCancel:
+    case Kind::kDoze:
       return true;
   }
   return false;

@@ -57,8 +57,9 @@ enum class Kind {
   kFrameDropped,
   kFrameForeign,
   kCancel,  // the client goes away
+  kDoze,    // ... does not read
 };
-inline constexpr int kKinds = 29;
+inline constexpr int kKinds = 30;
 const char* Name(Kind kind);
 
 // Whether the fault has anything to strike in this state.

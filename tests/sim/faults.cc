@@ -145,6 +145,9 @@ bool Faults::Strike(Kind kind, RouterCall* request, const Situation& now) {
       case Kind::kCancel:
         client_->Cancel(request->seed());
         return true;
+      case Kind::kDoze:
+        client_->Doze(request->seed());
+        return true;
     }
     return false;
   };

@@ -32,7 +32,7 @@ void Call::Schedule(Pipe* pipe) {
 }
 
 void Call::Arrive(Pipe* pipe) {
-  if (network_->LinkOf(*this).silent) {
+  if (network_->LinkOf(*this).silent || (dozes_ && pipe == &to_client_)) {
     ++pipe->held;
     return;
   }
@@ -50,6 +50,11 @@ void Call::Drop(Pipe* pipe) {
 void Call::Flush(Pipe* pipe) {
   for (int held = std::exchange(pipe->held, 0); held > 0; --held) Schedule(pipe);
   if (pipe == &to_server_ && std::exchange(cancel_held_, false)) CancelArrives();
+}
+
+void Call::Wake() {
+  dozes_ = false;
+  Flush(&to_client_);
 }
 
 void Call::Cancel() {

@@ -32,12 +32,16 @@ class Call : public std::enable_shared_from_this<Call> {
   void ToServer(Task deliver) { Send(&to_server_, std::move(deliver)); }
   void Cancel();
   std::function<void(const absl::Status&)> on_end;
+  // Takes no message until Wake.
+  void Doze() { dozes_ = true; }
+  void Wake();
 
   // Of the server. `on_cancel` is told at most once, and not after an end of the server's own; `on_done` once, last.
   void ToClient(Task deliver) { Send(&to_client_, std::move(deliver)); }
   void End(const absl::Status& status);
   void Fail(const absl::Status& status);
   bool NothingToClient() const { return to_client_.messages.empty(); }
+  size_t Unread() const { return to_client_.messages.size(); }
   Task on_cancel, on_done;
 
   Process* client() const { return to_client_.process; }
@@ -53,7 +57,7 @@ class Call : public std::enable_shared_from_this<Call> {
     uint32_t generation = 0;  // arrivals of an older one are dropped
     bool closed = false;
     std::deque<Task> messages = {};  // on the way, in order: every arrival delivers the first
-    int held = 0;                    // arrivals that a silent link holds back
+    int held = 0;                    // arrivals that a silent link or a dozing client holds back
   };
 
   void Send(Pipe* pipe, Task deliver);
@@ -75,6 +79,7 @@ class Call : public std::enable_shared_from_this<Call> {
   const uint64_t number_;
   Pipe to_server_, to_client_;
   bool cancelled_ = false;     // by the client
+  bool dozes_ = false;         // the client
   bool cancel_held_ = false;   // by a silent link
   bool server_ended_ = false;  // by itself, or by a cancellation
   bool client_over_ = false, server_over_ = false;

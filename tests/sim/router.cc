@@ -11,6 +11,8 @@ namespace kvrelay::sim {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(250);
+// Streams are short here, and so are clients' naps.
+constexpr router::FlowLimits kLimits = {.unread_pause = 6, .unread_resume = 2, .unread_timeout = absl::Seconds(2)};
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
 constexpr absl::Duration kBackoffMax = absl::Seconds(2);
 
@@ -114,7 +116,7 @@ RouterCall::RouterCall(RouterProcess* process, std::shared_ptr<Call> call, route
                                                            }
                                                            return id;
                                                          },
-                                                     .limits = {}});
+                                                     .limits = kLimits});
 }
 
 RouterCall::~RouterCall() { *alive_ = false; }

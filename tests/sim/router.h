@@ -55,6 +55,7 @@ class RouterCall final : public router::WorkerCalls, public router::FlowSink {
   std::unique_ptr<router::PrefillCall> OpenPrefill(router::CallId id, const router::Worker& worker,
                                                    const wire::PrefillRequest& request) override;
   void Send(v1::GenerateResponse response) override;
+  size_t Unread() const override { return call_->Unread(); }
   void End(const absl::Status& status) override;
 
  private:

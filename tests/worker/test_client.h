@@ -66,6 +66,16 @@ class DecodeClient {
     request.mutable_finish();
     return stream_->Write(request);
   }
+  bool SendHold() {
+    worker::v1::DecodeRequest request;
+    request.mutable_hold();
+    return stream_->Write(request);
+  }
+  bool SendResume() {
+    worker::v1::DecodeRequest request;
+    request.mutable_resume();
+    return stream_->Write(request);
+  }
   bool Write(const worker::v1::DecodeRequest& request) { return stream_->Write(request); }
   void HalfClose() { stream_->WritesDone(); }
   void Cancel() { context_.TryCancel(); }
@@ -83,6 +93,17 @@ class DecodeClient {
   bool WaitForHeartbeat() {
     worker::v1::DecodeResponse response;
     return stream_->Read(&response) && response.has_heartbeat();
+  }
+  // All events until only signs of life come: many more than the engine gives for a token.
+  std::vector<worker::v1::DecodeResponse> UntilStill() {
+    std::vector<worker::v1::DecodeResponse> events;
+    worker::v1::DecodeResponse response;
+    for (int beats = 0; beats < 25 && stream_->Read(&response); ++beats) {
+      if (response.has_heartbeat()) continue;
+      beats = 0;
+      events.push_back(response);
+    }
+    return events;
   }
   // All events to the end.
   std::vector<worker::v1::DecodeResponse> Rest() {
