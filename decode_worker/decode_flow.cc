@@ -270,7 +270,8 @@ absl::Status DecodeFlow::OnReader(bool reads) {
 void DecodeFlow::HoldOrResume() {
   if (!in_engine_ || phase_ != Phase::kRunning) return;
   const bool hold = move_ != nullptr ? move_->pauses() : reader_waits_;
-  hold ? context_.engine->Hold(held_.session) : context_.engine->Resume(held_.session);
+  if (hold) return context_.engine->Hold(held_.session);
+  if (!KV_PLANTED(held_forever)) context_.engine->Resume(held_.session);
 }
 
 void DecodeFlow::OnBeat(uint64_t beat) {
@@ -385,7 +386,7 @@ void DecodeFlow::OnMoveEnded(uint32_t number, absl::StatusOr<KvTransfer> transfe
     if (phase_ != Phase::kRunning || number != moves_) return;
     move = std::exchange(move_, nullptr);
     counts = counts_;
-    if (!moved && !KV_PLANTED(held_forever)) HoldOrResume();
+    if (!moved) HoldOrResume();
   }
   if (moved) {
     counts.shipped += transfer->receipt.received();

@@ -108,6 +108,7 @@ GenerateCall::GenerateCall(const Backend& backend, grpc::CallbackServerContext* 
                 observability::LogWarning("client_too_slow", {{"messages_waiting", kUnsentMax}});
                 context->TryCancel();  // OnCancel does the rest
               }),
+      metrics_(backend.metrics, arrival_),
       caller_(std::move(caller)) {}
 
 void GenerateCall::Prepare(const v1::GenerateRequest& request) {
@@ -165,10 +166,14 @@ void GenerateCall::Abort(absl::Status status) {
   });
 }
 
-void GenerateCall::Send(v1::GenerateResponse response) { writer_.Push(std::move(response)); }
+void GenerateCall::Send(v1::GenerateResponse response) {
+  metrics_.Sent(response, backend_.clock->Now());
+  writer_.Push(std::move(response));
+}
 
 void GenerateCall::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
+  metrics_.Ended(status, backend_.clock->Now());
   observability::LogInfo("request", {{"request_id", request_id_},
                                      {"client", caller_.client},
                                      {"code", absl::StatusCodeToString(status.code())},

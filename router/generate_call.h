@@ -21,6 +21,7 @@
 #include "router/client_quotas.h"
 #include "router/generate_flow.h"
 #include "router/mailbox.h"
+#include "router/request_metrics.h"
 #include "router/served_model.h"
 #include "router/worker_registry.h"
 
@@ -35,6 +36,7 @@ struct Backend {
   PlacementMemory* memory;
   DecodeClient* decode_client;
   PrefillClient* prefill_client;
+  RequestMetrics* metrics;
   FlowLimits limits = {};
 };
 
@@ -92,6 +94,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
 
   Mailbox mailbox_;
   // All below are touched inside the mailbox only.
+  RequestMetrics::Request metrics_;
   Caller caller_;
   std::string request_id_;
   std::optional<GenerateFlow> flow_;

@@ -122,6 +122,7 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
 
   grpc::Service* service() override { return this; }
   void Drain() override { draining_ = true; }
+  uint32_t active() const override { return active_.count(); }
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
                                                            const v1::GenerateRequest* request) override {

@@ -26,6 +26,8 @@ class GenerationService {
  public:
   virtual ~GenerationService() = default;
   virtual grpc::Service* service() = 0;
+  // Requests in the router now, those that wait for room included.
+  virtual uint32_t active() const = 0;
   // New Generate calls are refused with UNAVAILABLE from now on.
   virtual void Drain() = 0;
 };

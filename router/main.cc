@@ -5,6 +5,7 @@
 #include "common/base/version.h"
 #include "common/observability/log.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/metrics_server.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
@@ -12,6 +13,7 @@
 #include "router/grpc_clients.h"
 #include "router/http/gateway.h"
 #include "router/options.h"
+#include "router/request_metrics.h"
 #include "router/served_model.h"
 #include "router/worker_registry.h"
 
@@ -76,6 +78,8 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   limits.queue_timeout = options.queue_timeout;
   const auto decode_client = NewGrpcDecodeClient(&channels);
   const auto prefill_client = NewGrpcPrefillClient(&channels);
+  observability::Metrics metrics;
+  RequestMetrics request_metrics(&metrics);
   const auto service = NewGenerationService({.model = model.get(),
                                              .clock = Clock::Real(),
                                              .registry = &registry,
@@ -83,11 +87,16 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
                                              .memory = &memory,
                                              .decode_client = decode_client.get(),
                                              .prefill_client = prefill_client.get(),
+                                             .metrics = &request_metrics,
                                              .limits = limits},
                                             {.instance = options.instance,
                                              .max_active = options.max_active,
                                              .tokens = security.tokens.get(),
                                              .quotas = options.quotas});
+  const auto waiting = [&admission] { return static_cast<double>(admission.size()); };
+  metrics.AddGauge("kvrelay_requests_waiting", "Requests that wait for room on a worker", waiting);
+  metrics.AddGauge("kvrelay_requests_running", "Requests in the router that do not wait",
+                   [&service, waiting] { return std::max(0.0, service->active() - waiting()); });
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::Server> server,
                       rpc::Server::Start({.listen = options.listen,
                                           .credentials = security.server,
@@ -109,6 +118,7 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   if (gateway != nullptr && !options.http_port_file.empty()) {
     KV_RETURN_IF_ERROR(rpc::WritePortFile(options.http_port_file, gateway->address()));
   }
+  KV_ASSIGN_OR_RETURN(const auto metrics_server, rpc::ServeMetrics(options.metrics, &metrics));
   if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));
 
   const int signal = signals.Wait();

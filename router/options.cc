@@ -64,6 +64,7 @@ void AddFlags(Flags& flags, RouterOptions& o, RawValues& raw) {
       .Range(0, int64_t{1} << 40);
   AddFlag(flags, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait for room on a worker").Range(1, 3600000);
   AddHttpFlags(flags, o);
+  rpc::AddMetricsFlags(flags, o.metrics);
   AddSecurityFlags(flags, o);
   AddFlag(flags, "log-format", raw.log_format, "text, json");
   AddFlag(flags, "log-level", raw.log_level, "debug, info, warning, error");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/observability/log.h"
+#include "common/rpc/metrics_server.h"
 #include "common/rpc/options_tls.h"
 #include "router/admission.h"
 #include "router/client_quotas.h"
@@ -29,6 +30,7 @@ struct RouterOptions {
   uint32_t max_active = 1024;
   AdmissionLimits queue;
   absl::Duration queue_timeout = absl::Seconds(30);
+  rpc::MetricsOptions metrics;
   rpc::TlsOptions tls;         // towards workers
   rpc::TlsFiles public_files;  // towards clients; after parsing with the defaults of `tls`; no certificate: plaintext
   std::string client_tokens;   // empty: none are asked for

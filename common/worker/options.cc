@@ -47,6 +47,7 @@ void AddSharedFlags(Flags& flags, WorkerOptions& o, RawValues& raw) {
       .Range(1, int64_t{1} << 40);
   AddFlag(flags, "queue-timeout-ms", raw.queue_timeout_ms, "longest wait of a prefill job before its first step")
       .Range(1, 3600000);
+  rpc::AddMetricsFlags(flags, o.metrics);
   rpc::AddTlsFlags(flags, o.tls);
   AddFlag(flags, "log-format", raw.log_format, "text, json");
   AddFlag(flags, "log-level", raw.log_level, "debug, info, warning, error");

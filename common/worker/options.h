@@ -14,6 +14,7 @@
 #include "common/kv/layout.h"
 #include "common/kv_wire/send_budget.h"
 #include "common/observability/log.h"
+#include "common/rpc/metrics_server.h"
 #include "common/rpc/options_tls.h"
 
 namespace kvrelay::worker {
@@ -34,6 +35,7 @@ struct WorkerOptions {
   uint64_t kv_in_flight_bytes = kv_wire::SendBudget::kDefaultBytes;
   uint64_t queue_tokens = 1 << 16;                   // prompts of a prefill worker, beyond them it refuses
   absl::Duration queue_timeout = absl::Seconds(30);  // of its jobs
+  rpc::MetricsOptions metrics;
   rpc::TlsOptions tls;
   kv::KvType kv_type = kv::KvType::kF16;
   kernels::MatmulBackend matmul = kernels::MatmulBackend::kNative;

@@ -10,9 +10,11 @@
 #include "common/model/model.h"
 #include "common/model_file/gguf.h"
 #include "common/observability/log.h"
+#include "common/rpc/metrics_server.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
 #include "common/worker/task_thread.h"
+#include "common/worker/worker_metrics.h"
 #include "common/worker/worker_service.h"
 #include "kvrelay/worker/v1/worker.grpc.pb.h"
 
@@ -111,7 +113,9 @@ void LogReady(const WorkerOptions& options, const WorkerContext& context, const 
 absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSignals& signals) {
   // Before the model is read, which takes seconds.
   KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.listen));
-  if (!options.tls.health_listen.empty()) KV_RETURN_IF_ERROR(rpc::CheckCanListen(options.tls.health_listen));
+  for (const std::string& listen : {options.tls.health_listen, options.metrics.listen}) {
+    if (!listen.empty()) KV_RETURN_IF_ERROR(rpc::CheckCanListen(listen));
+  }
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<rpc::MutualTls> tls, LoadTls(options, role));
   KV_ASSIGN_OR_RETURN(const LoadedModel loaded, LoadModel(options));
   signals.Block();
@@ -143,6 +147,9 @@ absl::Status Serve(const WorkerOptions& options, const Role& role, rpc::StopSign
                                           .max_receive_bytes = role.max_receive_bytes},
                                          served));
   if (role.receives_kv) context.kv_address = options.advertise.empty() ? server->address() : options.advertise;
+  observability::Metrics metrics;
+  AddWorkerMetrics(&context, &metrics);
+  KV_ASSIGN_OR_RETURN(const auto metrics_server, rpc::ServeMetrics(options.metrics, &metrics));
   calls.Open();
   LogReady(options, context, loaded.model->config().name, server->address());
   if (!options.port_file.empty()) KV_RETURN_IF_ERROR(rpc::WritePortFile(options.port_file, server->address()));

@@ -1,7 +1,7 @@
 # Starting and stopping the processes of a local service; sourced by up, down, run and load.
 #
-# State in $RUN: <role>-<n>.pid, .log, .port and, of routers, .http (host:port of gRPC and of HTTP, written by the process
-# itself once it listens), n from 1, and endpoints.json.
+# State in $RUN: <role>-<n>.pid, .log, .port, .metrics and, of routers, .http (host:port of gRPC, metrics and HTTP, written
+# by the process itself once it listens), n from 1, and endpoints.json.
 START_TIMEOUT_S=${KVRELAY_START_TIMEOUT_S:-60}
 STOP_TIMEOUT_S=${KVRELAY_STOP_TIMEOUT_S:-10}
 
@@ -33,7 +33,7 @@ start_process() {
   fi
   [[ ${KVRELAY_TIED:-0} == 1 ]] && tie=(setpriv --pdeathsig TERM)
   setsid "${tie[@]}" "$BIN/kvrelay-$role" --model "$KVRELAY_MODEL" --listen 127.0.0.1:0 --instance "$name" \
-    --port-file "$RUN/$name.port" "${http_flags[@]}" "${tls_flags[@]}" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
+    --port-file "$RUN/$name.port" --metrics-listen 127.0.0.1:0 --metrics-port-file "$RUN/$name.metrics" "${http_flags[@]}" "${tls_flags[@]}" "$@" >"$RUN/$name.log" 2>&1 </dev/null &
   echo $! >"$RUN/$name.pid"
   disown # no message of the shell when it ends
 }
@@ -71,13 +71,13 @@ names() { seq -f "$1-%.0f" 1 "$2"; }
 write_endpoints() {
   local name entries=()
   for name in "$@"; do
-    entries+=("$(printf '{"role": "%s", "instance": "%s", "address": "%s", "pid": %s}' \
-      "${name%-*}" "$name" "$(address_of "$name")" "$(cat "$RUN/$name.pid")")")
+    entries+=("$(printf '{"role": "%s", "instance": "%s", "address": "%s", "metrics": "%s", "pid": %s}' \
+      "${name%-*}" "$name" "$(address_of "$name")" "$(cat "$RUN/$name.metrics")" "$(cat "$RUN/$name.pid")")")
   done
   local list
   list=$(printf ',\n  %s' "${entries[@]}")
-  printf '{"grpc": "%s", "http": "%s", "metrics": null, "processes": [%s\n]}\n' "$(address_of router-1)" \
-    "$(cat "$RUN/router-1.http")" "${list:1}" \
+  printf '{"grpc": "%s", "http": "%s", "metrics": "%s", "processes": [%s\n]}\n' "$(address_of router-1)" \
+    "$(cat "$RUN/router-1.http")" "$(cat "$RUN/router-1.metrics")" "${list:1}" \
     >"$RUN/endpoints.json.new"
   mv "$RUN/endpoints.json.new" "$RUN/endpoints.json"
 }

@@ -12,7 +12,7 @@ source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 # README.md names the same packages.
 PACKAGES="ca-certificates ccache cmake g++ git libabsl-dev libcli11-dev libcpp-httplib-dev libfmt-dev libgmock-dev
   libgrpc++-dev libgtest-dev libisal-dev libopenblas-dev libprotobuf-dev libsimde-dev libspdlog-dev libssl-dev libxxhash-dev
-  ninja-build nlohmann-json3-dev pkg-config protobuf-compiler protobuf-compiler-grpc python3 python3-pip unzip"
+  ninja-build nlohmann-json3-dev pkg-config prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3 python3-pip unzip"
 RUST_PACKAGES="rustc-web cargo-web"
 
 cargo_is_new() {

@@ -4,9 +4,9 @@
 #
 # Starts the processes on free loopback ports, waits until the routers see their workers, and writes
 # .run/endpoints.json:
-#   {"grpc": "host:port", "http": "host:port", "metrics": null,
-#    "processes": [{"role": "prefill", "instance": "prefill-1", "address": "host:port", "pid": 1}]}
-# `grpc` and `http` are the first router's. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. With --tls every
+#   {"grpc": "host:port", "http": "host:port", "metrics": "host:port",
+#    "processes": [{"role": "prefill", "instance": "prefill-1", "address": "host:port", "metrics": "host:port", "pid": 1}]}
+# `grpc`, `http` and `metrics` are the first router's. Beside it: .run/<role>-<n>.pid and .run/<role>-<n>.log. With --tls every
 # connection is TLS (`http` is then HTTPS), and clients need a token: certificates and token are made in .run/tls, where
 # ./dev kvrelay finds them. Refuses when a service is up already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"

@@ -11,7 +11,7 @@ const std::vector<Bug>& Bugs() {
       {"reservation_kept", "the table keeps the reservation of a call that has ended"},
       {"forgotten_stop", "the end of a decode call does not stop its session in the engine"},
       {"end_at_commit_missed", "a token that ends the request and comes with the KV does not end it"},
-      {"held_forever", "a stream whose move failed is not resumed at its source"},
+      {"held_forever", "a decode worker does not let a stream go on that it has held"},
       {"client_left_waiting", "a stream that was held for its slow client is not resumed"},
       {"move_history_off", "the router counts the history of a move's target one too long"},
       {"retry_same_attempt", "the next attempt has the number of the one before"},

@@ -175,7 +175,8 @@ void Client::OnFinished(Job* job, const v1::GenerateResponse& response) {
     Violation(*job, "move", absl::StrCat(total.recomputed(), " positions computed again"));
   figures_.replans += finished.replans();
   figures_.moves += finished.moves();
-  figures_.retried_attempts += finished.attempts() - 1 - finished.replans();
+  // A plan may have ended before its prompt was begun.
+  figures_.retried_attempts += std::max(finished.attempts(), finished.replans() + 1) - 1 - finished.replans();
 }
 
 void Client::OnEnd(Job* job, const absl::Status& status) {

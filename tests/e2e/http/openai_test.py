@@ -265,5 +265,50 @@ class Lifetimes(unittest.TestCase):
       return None
 
 
+class Metrics(unittest.TestCase):
+  """What Prometheus sees is what the requests did."""
+
+  def test_requests_are_counted(self):
+    before = service.metrics("router")
+    tokens = [complete(prompt=f"{n} " * 70, max_tokens=n, extra_body={"ignore_eos": True}).usage for n in (1, 5, 9)]
+    with self.assertRaises(openai.BadRequestError):
+      complete(temperature=-1)
+    services.wait_until(lambda: service.metrics("router")["kvrelay_requests_running"] == 0, "the router stays busy")
+    after = service.metrics("router")
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    self.assertEqual(grown['kvrelay_request_success_total{finished_reason="length"}'], 3)
+    self.assertEqual(grown['kvrelay_request_success_total{finished_reason="stop"}'], 0)
+    self.assertEqual(grown["kvrelay_prompt_tokens_total"], sum(usage.prompt_tokens for usage in tokens))
+    self.assertEqual(grown["kvrelay_generation_tokens_total"], 15)
+    self.assertEqual(grown["kvrelay_time_to_first_token_seconds_count"], 3)
+    self.assertEqual(grown["kvrelay_inter_token_latency_seconds_count"], 0 + 4 + 8)
+    self.assertEqual(grown["kvrelay_request_queue_time_seconds_count"], 3)
+    self.assertEqual(grown["kvrelay_request_prefill_time_seconds_count"], 3)
+    computed, reused, received = (grown[f'kvrelay_positions_total{{kind="{kind}"}}']
+                                  for kind in ("computed", "reused", "received"))
+    # All but the last token of each; those that were shipped are counted where they were computed and where they arrived.
+    self.assertEqual(computed + reused, sum(usage.prompt_tokens for usage in tokens) + 0 + 4 + 8)
+    self.assertEqual(grown["kvrelay_kv_transfer_bytes_total"], received * 23040)
+    self.assertEqual(grown["kvrelay_kv_transfer_seconds_count"] > 0, received > 0)
+    self.assertEqual(grown["kvrelay_requests_waiting"], 0)
+
+  def test_failures_are_counted_by_code(self):
+    name = 'kvrelay_request_failures_total{code="NOT_FOUND"}'
+    before = service.metrics("router")[name]
+    with self.assertRaises(openai.NotFoundError):
+      complete(model="unknown")
+    self.assertEqual(service.metrics("router")[name] - before, 1)
+
+  def test_workers_tell_of_their_engine(self):
+    complete()
+    services.wait_until(lambda: service.idle("router"), "a worker stays busy")
+    for role in ("prefill", "decode"):
+      found = service.metrics(role)
+      self.assertEqual(found["kvrelay_kv_cache_usage_ratio"], 0)
+      self.assertGreater(found["kvrelay_kv_blocks"], 100)
+      self.assertEqual(found["kvrelay_engine_sessions_running"] + found["kvrelay_engine_sessions_waiting"], 0)
+    self.assertGreater(service.metrics("decode")["kvrelay_engine_steps_total"], 0)
+
+
 if __name__ == "__main__":
   unittest.main(verbosity=2)

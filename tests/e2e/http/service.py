@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 PATIENCE_S = 120
 
@@ -46,7 +47,8 @@ class Service:
     log = open(self.directory / f"{name}.log", "wb")
     self.processes[name] = subprocess.Popen(
         [program, "--model", os.environ["KVRELAY_MODEL"], "--listen", "127.0.0.1:0", "--instance", name,
-         "--port-file", self.directory / f"{name}.port", *flags],
+         "--port-file", self.directory / f"{name}.port", "--metrics-listen", "127.0.0.1:0",
+         "--metrics-port-file", self.directory / f"{name}.metrics", *flags],
         stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
     log.close()
 
@@ -75,6 +77,12 @@ class Service:
     program = pathlib.Path(os.environ["KVRELAY_BINARY_DIR"]) / "bin" / "kvrelay"
     return subprocess.run([program, *arguments, "--address", self.addresses[router]], check=True,
                           capture_output=True, text=True, timeout=PATIENCE_S).stdout
+
+  def metrics(self, name):
+    """What a scrape of a process finds: value by name with labels."""
+    with urllib.request.urlopen(f"http://{self.address(name, 'metrics')}/metrics", timeout=PATIENCE_S) as response:
+      lines = response.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
   def idle(self, router):
     """Whether no worker has work."""
