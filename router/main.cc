@@ -5,7 +5,7 @@
 #include "common/base/version.h"
 #include "common/observability/log.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/metrics_server.h"
+#include "common/rpc/options_metrics.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
 #include "kvrelay/v1/generation.grpc.pb.h"

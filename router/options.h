@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/observability/log.h"
-#include "common/rpc/metrics_server.h"
+#include "common/rpc/options_metrics.h"
 #include "common/rpc/options_tls.h"
 #include "router/admission.h"
 #include "router/client_quotas.h"

@@ -14,7 +14,7 @@
 #include "common/kv/layout.h"
 #include "common/kv_wire/send_budget.h"
 #include "common/observability/log.h"
-#include "common/rpc/metrics_server.h"
+#include "common/rpc/options_metrics.h"
 #include "common/rpc/options_tls.h"
 
 namespace kvrelay::worker {

@@ -10,7 +10,7 @@
 #include "common/model/model.h"
 #include "common/model_file/gguf.h"
 #include "common/observability/log.h"
-#include "common/rpc/metrics_server.h"
+#include "common/rpc/options_metrics.h"
 #include "common/rpc/process.h"
 #include "common/rpc/server.h"
 #include "common/worker/task_thread.h"

@@ -17,9 +17,8 @@ void AddWorkerMetrics(const WorkerContext* context, observability::Metrics* metr
                     load([](const Load& l) { return l.queued_sessions; }));
   metrics->AddGauge("kvrelay_pending_prompt_tokens", "Prompt tokens that are not computed yet",
                     load([](const Load& l) { return l.pending_prompt_tokens; }));
-  metrics->AddGauge(
-      "kvrelay_kv_cache_usage_ratio", "Share of KV blocks that some request refers to",
-      load([](const Load& l) { return 1.0 * l.kv_blocks_referenced / std::max(l.kv_blocks_total, 1u); }));
+  metrics->AddGauge("kvrelay_kv_cache_usage_ratio", "Share of KV blocks that some request refers to",
+                    load([](const Load& l) { return 1.0 * l.kv_blocks_referenced / std::max(l.kv_blocks_total, 1u); }));
   metrics->AddGauge("kvrelay_kv_blocks", "KV blocks of 64 positions in the pool",
                     load([](const Load& l) { return l.kv_blocks_total; }));
   metrics->AddGauge("kvrelay_kv_blocks_cached", "KV blocks of finished requests that are kept for others",

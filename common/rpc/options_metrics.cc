@@ -1,4 +1,4 @@
-#include "common/rpc/metrics_server.h"
+#include "common/rpc/options_metrics.h"
 
 #include "common/base/status_macros.h"
 #include "common/observability/log.h"
