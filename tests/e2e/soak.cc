@@ -8,6 +8,8 @@
 #include <fstream>
 #include <mutex>
 #include <random>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,10 +21,18 @@
 namespace kvrelay::e2e {
 namespace {
 
+// Resident memory without the KV pool, whose pages become resident when a block is first written. It is the one mapping
+// of this size.
 int RssMib(pid_t pid) {
-  int64_t size = 0, resident = 0;
-  std::ifstream(absl::StrCat("/proc/", pid, "/statm")) >> size >> resident;
-  return static_cast<int>(resident * sysconf(_SC_PAGESIZE) >> 20);
+  constexpr int64_t kPoolKib = 256 << 10;
+  std::ifstream mappings(absl::StrCat("/proc/", pid, "/smaps"));
+  int64_t size = 0, value = 0, resident = 0;
+  for (std::string line, name; std::getline(mappings, line);) {
+    if (!(std::istringstream(line) >> name >> value)) continue;
+    if (name == "Size:") size = value;
+    if (name == "Rss:" && size < kPoolKib) resident += value;
+  }
+  return static_cast<int>(resident >> 10);
 }
 
 class Soak {

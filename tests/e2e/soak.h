@@ -24,7 +24,7 @@ struct SoakOptions {
 struct SoakSample {
   int finished = 0, cancelled = 0;     // so far, as they ended
   int failed = 0;                      // ended otherwise
-  std::map<std::string, int> rss_mib;  // by process
+  std::map<std::string, int> rss_mib;  // by process, without the KV pool
   uint64_t referenced_blocks = 0;      // of all workers
 };
 
