@@ -52,16 +52,19 @@ void DecodeFlow::OnHeld() {
   std::shared_ptr<DecodeMove> move;
   std::shared_ptr<engine::Session> session;
   absl::StatusOr<worker::v1::KvCommit> commit;
+  uint32_t number = 0;
   {
     std::lock_guard lock(mutex_);
     // Else the pause is the reader's, or of a move that is over.
     if (phase_ != Phase::kRunning || move_ == nullptr || !move_->pauses() || move_->committed()) return;
     session = held_.session;
     move = move_;
+    number = moves_;
     commit = move->Commit(recent_, session->spec().prompt_length, worker::ToProto(counts_));
   }
   if (!commit.ok()) {
-    move->sender()->Cancel();  // OnMoveEnded follows
+    OnMoveEnded(number, commit.status());
+    move->sender()->Cancel();  // after this end, whose reason says more
     return;
   }
   move->sender()->Commit(session->cache()->kv_ready(), *std::move(commit));
@@ -73,7 +76,7 @@ void DecodeFlow::OnMoveEnded(uint32_t number, absl::StatusOr<KvTransfer> transfe
   const bool moved = transfer.ok() && !transfer->receipt.duplicate();
   {
     std::lock_guard lock(mutex_);
-    if (phase_ != Phase::kRunning || number != moves_) return;
+    if (phase_ != Phase::kRunning || number != moves_ || move_ == nullptr) return;
     move = std::exchange(move_, nullptr);
     counts = counts_;
     if (!moved) HoldOrResume();

@@ -30,9 +30,8 @@
 //                   a row. A token that a decode worker selects starts both counts anew
 //   not repeatable  INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, OUT_OF_RANGE: computed again it would come out the same,
 //                   so the request ends with it
-//   slow client     D is held while `unread_pause` messages wait for the client, until all but `unread_resume` are
-//   taken;
-//                   none taken within `unread_timeout`: RESOURCE_EXHAUSTED
+//   slow client     from `unread_pause` messages that wait for the client on D is held, until all but `unread_resume`
+//                   are taken; none taken within `unread_timeout`: RESOURCE_EXHAUSTED
 //   silence         a call that gives no sign of life for `life_timeout`, or whose worker the directory calls lost, has
 //                   failed with UNAVAILABLE
 //   broken promises of a worker (order, identity, accounting): INTERNAL. The same token computed twice differently:

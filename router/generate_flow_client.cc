@@ -26,7 +26,11 @@ void GenerateFlow::MindClient() {
 void GenerateFlow::SendHold() {
   if (decode_call_ == nullptr) return;
   wire::DecodeRequest request;
-  client_behind_ ? void(request.mutable_hold()) : void(request.mutable_resume());
+  if (client_behind_) {
+    request.mutable_hold();
+  } else {
+    request.mutable_resume();
+  }
   decode_call_->Send(std::move(request));
 }
 

@@ -20,6 +20,9 @@ using worker::v1::DecodeRequest;
 using worker::v1::DecodeResponse;
 using worker::v1::GenerationSpec;
 
+// Tokens of a stream that a test need not read while it runs: fewer than may wait for a slow reader.
+constexpr uint32_t kUnreadSafely = 900;
+
 DecodeRequest MoveTo(const std::string& address, char id, uint32_t tokens) {
   DecodeRequest request;
   request.mutable_move_to()->set_kv_address(address);
@@ -52,6 +55,26 @@ std::vector<uint32_t> ReadTokens(DecodeClient& client, size_t count) {
     if (event->has_selected()) tokens.push_back(event->selected().token_id());
   }
   return tokens;
+}
+
+// Begins a stream at its source, whose engine then stops soon. Its first token.
+void BeginStream(DecodeClient& from, TestDecodeWorker& source, const GenerationSpec& spec,
+                 std::vector<uint32_t>* tokens) {
+  source.engine().Allow(12);
+  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
+  *tokens = ReadTokens(from, 1);
+}
+
+// Adds the tokens that come before MoveFailed; MoveFailed, or nothing at the end of the stream.
+std::optional<DecodeResponse> ReadToMoveFailed(DecodeClient& from, std::vector<uint32_t>* tokens) {
+  std::optional<DecodeResponse> event;
+  while ((event = from.Next()) && !event->has_move_failed())
+    if (event->has_selected()) tokens->push_back(event->selected().token_id());
+  return event;
+}
+
+void Append(const std::vector<uint32_t>& more, std::vector<uint32_t>* tokens) {
+  tokens->insert(tokens->end(), more.begin(), more.end());
 }
 
 // Room at a target, for what was selected so far.
@@ -104,8 +127,7 @@ TEST(MoveTest, TheStreamGoesOnAtTheTarget) {
   EXPECT_EQ(ended.positions().shipped(), moved.moved().positions());
   EXPECT_EQ(ended.positions().kv_ready(), moved.moved().positions());
   std::vector<uint32_t> at_source = before;
-  const std::vector<uint32_t> rest = Tokens(last_words);
-  at_source.insert(at_source.end(), rest.begin(), rest.end());
+  Append(Tokens(last_words), &at_source);
   EXPECT_EQ(at_source, std::vector<uint32_t>(expected.begin(), expected.begin() + at_source.size()));
 
   const auto events = to.Rest();
@@ -138,20 +160,44 @@ TEST(MoveTest, WithoutTheTargetTheStreamGoesOnAtTheSource) {
   for (const std::string& address : {target.address(), std::string("127.0.0.1:1")}) {
     ASSERT_TRUE(from.Write(MoveTo(address, 'x', 103)));
     source.engine().Allow(100);
-    std::optional<DecodeResponse> event;
-    while ((event = from.Next()) && !event->has_move_failed())
-      if (event->has_selected()) tokens.push_back(event->selected().token_id());
+    const std::optional<DecodeResponse> event = ReadToMoveFailed(from, &tokens);
     ASSERT_TRUE(event.has_value());
     EXPECT_NE(event->move_failed().code(), 0);
     EXPECT_FALSE(event->move_failed().message().empty());
   }
   source.engine().Allow(INT64_MAX);
   const auto rest = from.Rest();
-  const std::vector<uint32_t> last = Tokens(rest);
-  tokens.insert(tokens.end(), last.begin(), last.end());
+  Append(Tokens(rest), &tokens);
   EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   EXPECT_EQ(rest.back().ended().reason(), worker::v1::END_REASON_LENGTH);
   EXPECT_TRUE(source.engine().WaitUntilFree());
+}
+
+// The tokens that the target lacks must still be known when the source pauses.
+TEST(MoveTest, ATargetReservedTooLongAgoIsRefusedWithTheReason) {
+  constexpr uint32_t kMax = 700;
+  TestDecodeWorker source, target;
+  const GenerationSpec spec = MakeSpec(100, kMax);
+  DecodeClient from(*source.stub);
+  std::vector<uint32_t> tokens;
+  ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
+  DecodeClient to(*target.stub);
+  ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
+  source.engine().Allow(1300);  // some units a token, one for each layer
+  Append(ReadTokens(from, 300), &tokens);
+  ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
+  source.engine().Allow(800);
+  const std::optional<DecodeResponse> event = ReadToMoveFailed(from, &tokens);
+  ASSERT_TRUE(event.has_value() && event->has_move_failed());
+  EXPECT_EQ(event->move_failed().code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(event->move_failed().message().find("more than 256 before"), std::string::npos)
+      << event->move_failed().message();
+  source.engine().Allow(INT64_MAX);
+  Append(Tokens(from.Rest()), &tokens);
+  EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
+  to.Cancel();
+  EXPECT_TRUE(source.engine().WaitUntilFree());
+  EXPECT_TRUE(target.engine().WaitUntilFree());
 }
 
 TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
@@ -170,63 +216,55 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   }
   EXPECT_TRUE(target.engine().WaitUntilFree());
   source.engine().Allow(INT64_MAX);
-  const auto rest = from.Rest();
-  const std::vector<uint32_t> last = Tokens(rest);
-  tokens.insert(tokens.end(), last.begin(), last.end());
+  Append(Tokens(from.Rest()), &tokens);
   EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
 
 // A move that fails just when its source pauses: the pause ends with it, whichever comes first.
 TEST(MoveTest, TheTargetGoesAwayJustWhenTheSourcePauses) {
-  constexpr uint32_t kMax = 1500;
+  constexpr uint32_t kMax = kUnreadSafely;
   TestDecodeWorker source, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
-  source.engine().Allow(12);
-  std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  std::vector<uint32_t> tokens;
+  ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
   DecodeClient to(*target.stub);
   ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
   std::atomic<bool> held = false;
   source.engine().BeforeHold([&] {
     held = true;
     to.Cancel();
+    target.engine().WaitUntilFree();  // so the commit comes too late
   });
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
   StepUntilHeld(source.engine(), held);
-  std::optional<DecodeResponse> event;
-  while ((event = from.Next()) && !event->has_move_failed())
-    if (event->has_selected()) tokens.push_back(event->selected().token_id());
+  const std::optional<DecodeResponse> event = ReadToMoveFailed(from, &tokens);
   ASSERT_TRUE(event.has_value() && event->has_move_failed());
-  const auto rest = from.Rest();
-  const std::vector<uint32_t> last = Tokens(rest);
-  tokens.insert(tokens.end(), last.begin(), last.end());
+  Append(Tokens(from.Rest()), &tokens);
   EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   EXPECT_TRUE(source.engine().WaitUntilFree());
 }
 
 // The reader's hold does not stand in the way of a move, and is in force again when the move fails.
 TEST(MoveTest, AHeldStreamMoves) {
-  constexpr uint32_t kMax = 1500;
+  constexpr uint32_t kMax = kUnreadSafely;
   TestDecodeWorker source, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
-  source.engine().Allow(12);
-  std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  std::vector<uint32_t> tokens;
+  ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
   DecodeClient to(*target.stub);
   ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
   ASSERT_TRUE(from.SendHold());
   ASSERT_TRUE(from.Write(MoveTo("127.0.0.1:1", 'x', 101)));
-  source.engine().Allow(INT64_MAX);
-  std::optional<DecodeResponse> event;
-  while ((event = from.Next()) && !event->has_move_failed())
-    if (event->has_selected()) tokens.push_back(event->selected().token_id());
+  source.engine().Allow(100);
+  const std::optional<DecodeResponse> event = ReadToMoveFailed(from, &tokens);
   ASSERT_TRUE(event.has_value() && event->has_move_failed());
-  const std::vector<uint32_t> more = Tokens(from.UntilStill());
-  tokens.insert(tokens.end(), more.begin(), more.end());
+  Append(Tokens(from.UntilStill()), &tokens);
   ASSERT_LT(tokens.size(), kMax);
+  source.engine().Allow(INT64_MAX);
+  EXPECT_TRUE(from.UntilStill().empty()) << "the hold is in force again";
 
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
   const auto last_words = from.Rest();
@@ -242,20 +280,22 @@ TEST(MoveTest, AHeldStreamMoves) {
 
 // The router lets go of a target that hangs, and tries another while the source still waits for the first.
 TEST(MoveTest, AnotherTargetTakesThePlaceOfOneThatIsGivenUp) {
-  constexpr uint32_t kMax = 1500;
+  constexpr uint32_t kMax = kUnreadSafely;
   TestDecodeWorker source, hung, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
-  source.engine().Allow(12);
-  const std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  std::vector<uint32_t> tokens;
+  ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
   DecodeClient to_hung(*hung.stub), to(*target.stub);
   ASSERT_NO_FATAL_FAILURE(ReserveTarget(to_hung, 'b', spec, tokens));
   ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'c', spec, tokens));
+  // No token comes before the second MoveTo has arrived: each lets the session go on, as its start does.
+  source.engine().Allow(0);
   std::atomic<bool> held = false;
   source.engine().BeforeHold([&] { held = true; });
   ASSERT_TRUE(from.Write(MoveTo(hung.address(), 'b', 101)));
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'c', 101)));
+  while (source.engine().resumes() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   StepUntilHeld(source.engine(), held);
   EXPECT_EQ(from.Rest().back().ended().reason(), worker::v1::END_REASON_MOVED);
   EXPECT_EQ(to.Rest().back().ended().reason(), worker::v1::END_REASON_LENGTH);
@@ -270,9 +310,8 @@ TEST(MoveTest, CancelAndFinishEndAMoveToo) {
     TestDecodeWorker source, target;
     const GenerationSpec spec = MakeSpec(100, 1500);
     DecodeClient from(*source.stub);
-    ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
-    source.engine().Allow(12);
-    const std::vector<uint32_t> tokens = ReadTokens(from, 1);
+    std::vector<uint32_t> tokens;
+    ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
     DecodeClient to(*target.stub);
     ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
     source.engine().Allow(0);  // the move cannot come to its end

@@ -118,7 +118,7 @@ class Soak {
       const int growth = rss_mib - samples[options_.warm_up].rss_mib.at(name);
       report.largest_growth_mib = std::max(report.largest_growth_mib, growth);
     }
-    report.memory_flat = report.largest_growth_mib <= options_.growth_mib;
+    report.memory_flat = report.largest_growth_mib <= kSoakGrowthMib;
     return report;
   }
 

@@ -10,13 +10,14 @@
 
 namespace kvrelay::e2e {
 
+inline constexpr int kSoakGrowthMib = 16;  // most that a process may grow after the warm-up
+
 struct SoakOptions {
   int finished = 10'000;   // requests that run to their end
   int cancelled = 10'000;  // requests that the client cancels, at a random event
   int streams = 8;         // at a time
   int phases = 10;         // measured after each, when the service is idle
   int warm_up = 2;         // phases after which memory must be flat
-  int growth_mib = 16;     // most that a process may grow after the warm-up
   uint64_t seed = 1;
 };
 

@@ -28,6 +28,13 @@ class SlowClientTest : public testing::Test {
     f.sink.unread = unread;
     f.Pass(absl::Milliseconds(250));
   }
+  // Runs the request until its stream is held.
+  void StartHeld() {
+    f.Start();
+    ReadTo(5);
+    Look(kLimits.unread_pause);
+    f.cluster.RunAll();
+  }
 
   FlowFixture f;
 };
@@ -57,10 +64,7 @@ TEST_F(SlowClientTest, TheStreamWaitsUntilMostIsRead) {
 
 TEST_F(SlowClientTest, TheStreamEndsWhenNothingIsReadForLong) {
   f.AddWorkers(0, 1);
-  f.Start();
-  ReadTo(5);
-  Look(kLimits.unread_pause);
-  f.cluster.RunAll();
+  StartHeld();
   // As long as something is read it waits.
   for (size_t unread = kLimits.unread_pause - 1; unread > kLimits.unread_pause - 4; --unread) {
     Look(unread);
@@ -75,10 +79,7 @@ TEST_F(SlowClientTest, TheStreamEndsWhenNothingIsReadForLong) {
 
 TEST_F(SlowClientTest, ANewPlanIsHeldToo) {
   f.AddWorkers(1, 2);
-  f.Start();
-  ReadTo(5);
-  Look(kLimits.unread_pause);
-  f.cluster.RunAll();
+  StartHeld();
   const size_t before = f.cluster.decode_requests.size();
   f.cluster.Kill(f.cluster.opened.front());
   f.cluster.RunAll();

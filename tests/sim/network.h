@@ -40,7 +40,7 @@ class Call : public std::enable_shared_from_this<Call> {
   void ToClient(Task deliver) { Send(&to_client_, std::move(deliver)); }
   void End(const absl::Status& status);
   void Fail(const absl::Status& status);
-  bool NothingToClient() const { return to_client_.messages.empty(); }
+  // Messages on the way to the client.
   size_t Unread() const { return to_client_.messages.size(); }
   Task on_cancel, on_done;
 

@@ -23,7 +23,7 @@ class Sink final : public worker::EventSink<Event> {
     call_->ToClient([respond = respond_, event = std::move(event)] { (*respond)(event); });
   }
   void SendIfIdle(Event event) override {
-    if (call_->NothingToClient()) Send(std::move(event));
+    if (call_->Unread() == 0) Send(std::move(event));
   }
   void End() override { call_->End(absl::OkStatus()); }
   void Fail(const absl::Status& status) override { call_->Fail(status); }

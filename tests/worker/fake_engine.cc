@@ -79,7 +79,10 @@ void FakeEngine::Hold(const std::shared_ptr<engine::Session>& session) {
   before_hold_();
   Enqueue({Command::kHold, session});
 }
-void FakeEngine::Resume(const std::shared_ptr<engine::Session>& session) { Enqueue({Command::kResume, session}); }
+void FakeEngine::Resume(const std::shared_ptr<engine::Session>& session) {
+  Enqueue({Command::kResume, session});
+  ++resumes_;
+}
 
 void FakeEngine::Enqueue(Command command) {
   {

@@ -3,6 +3,7 @@
 // two.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -41,6 +42,8 @@ class FakeEngine final : public engine::Engine {
 
   // Called by Hold before it has an effect, on the caller's thread.
   void BeforeHold(std::function<void()> hook) { before_hold_ = std::move(hook); }
+  // Calls of Resume so far.
+  int resumes() const { return resumes_; }
 
   // Units that may still be computed; without a call: no limit.
   void Allow(int64_t units);
@@ -92,6 +95,7 @@ class FakeEngine final : public engine::Engine {
   static void End(Live live, const absl::Status& status, sampling::EndReason reason);
 
   std::function<void()> before_hold_ = [] {};
+  std::atomic<int> resumes_ = 0;
   const FakeEngineOptions options_;
   const std::unique_ptr<kv::BlockPool> pool_;
   mutable std::mutex mutex_;

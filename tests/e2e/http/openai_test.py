@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The openai package against a running service: its users' code must work unchanged.
 
-The package is the one that `./dev setup` fetches, or else that of the Python which runs this.
+The package is the one that `./dev test` fetches, or else that of the Python which runs this.
 """
 
 import concurrent.futures
