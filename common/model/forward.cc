@@ -34,6 +34,7 @@ struct AttentionPiece {
   int kv_head;
   int first_row;  // in the step
   int rows;
+  int first_out;  // row of the result
 };
 
 // A product y = or += W x of a group that threads share by units.
@@ -66,8 +67,9 @@ struct Forward::State {
   std::vector<int> bad_layer;    // per row: first layer with a non-finite key or value, or -1
   std::vector<int> logit_rows;   // rows that want logits, by chunk
   std::vector<int> logit_index;  // per chunk: its place in logit_rows, or -1
-  std::vector<AttentionPiece> pieces;
-  std::atomic<int> next_piece = 0;
+  std::vector<AttentionPiece> pieces, last_pieces;  // of all layers but the last; of the last
+  int live_rows = 0;  // whose residual goes on: all, and from the last layer's attention on those that want logits
+  std::atomic<size_t> next_piece = 0;
 
   State(const Model* m, ThreadPool* p, int max_rows, int max_logits, int max_positions, Workspace workspace)
       : model(*m),
@@ -83,8 +85,6 @@ struct Forward::State {
     logit_rows.reserve(max_logits);
   }
 
-  int rows_count() const { return static_cast<int>(rows.size()); }
-
   void Prepare();
   void PrepareAttention(int chunk, int first_row, int count);
   void Finish();
@@ -92,19 +92,20 @@ struct Forward::State {
   // The pass, run by every thread; the helpers do the share of `thread`.
   void Pass(int thread);
   void Layer(int index, int thread);
+  void KeepLogitRows();
   void Embed(int thread);
   void Norm(const float* weight, const Activations& out, int thread);
   void RopeAndStore(int layer, int thread);
-  void Attend(int layer, int thread);
+  void Attend(int layer, absl::Span<const AttentionPiece> of, int thread);
   void AttendPiece(int layer, const AttentionPiece& piece, int thread);
   void Multiply(absl::Span<const Product> group, const Activations& x, bool add, int thread);
   void GateUp(const LayerWeights& layer, int thread);
   void Head(int thread);
   void Quantize(const Activations& a, int row, int first, int n, const Matrix& consumer);
-  Activations Limited(const Activations& a, int count) const {
-    Activations limited = a;
-    limited.rows = count;
-    return limited;
+  Activations Live(const Activations& a) const {
+    Activations live = a;
+    live.rows = live_rows;
+    return live;
   }
 };
 
@@ -113,32 +114,39 @@ void Forward::State::Prepare() {
   logit_rows.clear();
   logit_index.assign(chunks.size(), -1);
   pieces.clear();
+  last_pieces.clear();
   for (size_t i = 0; i < chunks.size(); ++i) {
     Chunk& chunk = chunks[i];
     const int count = static_cast<int>(chunk.tokens.size());
-    KV_CHECK(count > 0 && rows_count() + count <= max_rows, "a step has at most max_rows rows");
+    const int first_row = static_cast<int>(rows.size());
+    KV_CHECK(count > 0 && first_row + count <= max_rows, "a step has at most max_rows rows");
     KV_CHECK(chunk.cache->kv_ready() == chunk.first_position, "inputs follow the cached positions");
     KV_CHECK(chunk.first_position + count <= chunk.cache->capacity() && chunk.first_position + count <= max_positions,
              "the cache has room");
     chunk.error = absl::OkStatus();
     chunk.computed = chunk.appended = chunk.positions_read = 0;
     chunk.attention_pairs = 0;
-    PrepareAttention(static_cast<int>(i), rows_count(), count);
+    PrepareAttention(static_cast<int>(i), first_row, count);
     for (int r = 0; r < count; ++r) rows.push_back({static_cast<int>(i), chunk.first_position + r, chunk.tokens[r]});
     if (chunk.wants_logits) {
       KV_CHECK(logit_rows.size() < size_t(max_logits), "at most max_logits chunks want logits");
       logit_index[i] = static_cast<int>(logit_rows.size());
-      logit_rows.push_back(rows_count() - 1);
+      const int row = static_cast<int>(rows.size()) - 1;
+      for (int head = 0; head < c.kv_heads; ++head)
+        last_pieces.push_back({static_cast<int>(i), head, row, 1, logit_index[i]});
+      logit_rows.push_back(row);
     }
   }
   bad_layer.assign(rows.size(), -1);
+  live_rows = static_cast<int>(rows.size());
 }
 
 void Forward::State::PrepareAttention(int chunk, int first_row, int count) {
   // Later rows read more: they come first, so that the small pieces even out the end. (Any order gives the same bits.)
   for (int end = count; end > 0; end -= kAttentionRows) {
     const int begin = std::max(0, end - kAttentionRows);
-    for (int head = 0; head < c.kv_heads; ++head) pieces.push_back({chunk, head, first_row + begin, end - begin});
+    for (int head = 0; head < c.kv_heads; ++head)
+      pieces.push_back({chunk, head, first_row + begin, end - begin, first_row + begin});
   }
 }
 
@@ -165,6 +173,8 @@ void Forward::State::Pass(int thread) {
   if (!logit_rows.empty()) Head(thread);
 }
 
+// The last layer's keys and values are stored for every position; what follows them there is needed for logits alone.
+//
 // Threads meet between phases in which one reads what another wrote. Rows are shared in the same way in Embed, Norm and
 // RopeAndStore.
 void Forward::State::Layer(int index, int thread) {
@@ -172,28 +182,40 @@ void Forward::State::Layer(int index, int thread) {
   Norm(l.attention_norm, w.normed, thread);
   pool.Barrier();
   const Product qkv[] = {{&l.q, w.q, w.q_stride}, {&l.k, w.k, w.kv_stride}, {&l.v, w.v, w.kv_stride}};
-  Multiply(qkv, Limited(w.normed, rows_count()), false, thread);
+  Multiply(qkv, Live(w.normed), false, thread);
   pool.Barrier();
   RopeAndStore(index, thread);
   if (thread == 0) next_piece.store(0, std::memory_order_relaxed);
   pool.Barrier();
   if (thread == 0 && *layer_done) (*layer_done)(index);
-  Attend(index, thread);
+  const bool last = index == c.layers - 1;
+  if (last && logit_rows.size() < rows.size()) {
+    if (logit_rows.empty()) return;
+    if (thread == 0) KeepLogitRows();
+    pool.Barrier();
+  }
+  Attend(index, last ? last_pieces : pieces, thread);
   pool.Barrier();
   const Product o[] = {{&l.o, w.x, w.width_stride}};
-  Multiply(o, Limited(w.attended, rows_count()), true, thread);
+  Multiply(o, Live(w.attended), true, thread);
   pool.Barrier();
   Norm(l.ffn_norm, w.normed, thread);
   pool.Barrier();
   GateUp(l, thread);
   pool.Barrier();
   const Product down[] = {{&l.down, w.x, w.width_stride}};
-  Multiply(down, Limited(w.inner, rows_count()), true, thread);
+  Multiply(down, Live(w.inner), true, thread);
   pool.Barrier();
 }
 
+void Forward::State::KeepLogitRows() {
+  live_rows = static_cast<int>(logit_rows.size());
+  for (int i = 0; i < live_rows; ++i)  // ascending, so none is overwritten before it has moved
+    std::copy_n(w.x + size_t(logit_rows[i]) * w.width_stride, c.width, w.x + size_t(i) * w.width_stride);
+}
+
 void Forward::State::Embed(int thread) {
-  const auto [begin, end] = pool.Share(rows_count(), thread);
+  const auto [begin, end] = pool.Share(live_rows, thread);
   for (int r = begin; r < end; ++r)
     kernels::UnpackRow(model.embedding(), rows[r].token, w.x + size_t(r) * w.width_stride);
 }
@@ -205,7 +227,7 @@ void Forward::State::Quantize(const Activations& a, int row, int first, int n, c
 }
 
 void Forward::State::Norm(const float* weight, const Activations& out, int thread) {
-  const auto [begin, end] = pool.Share(rows_count(), thread);
+  const auto [begin, end] = pool.Share(live_rows, thread);
   for (int r = begin; r < end; ++r) {
     float* to = Values(out) + size_t(r) * c.width;
     kernels.rms_norm(w.x + size_t(r) * w.width_stride, weight, c.width, c.norm_epsilon, to);
@@ -216,7 +238,7 @@ void Forward::State::Norm(const float* weight, const Activations& out, int threa
 }
 
 void Forward::State::RopeAndStore(int layer, int thread) {
-  const auto [begin, end] = pool.Share(rows_count(), thread);
+  const auto [begin, end] = pool.Share(live_rows, thread);
   for (int r = begin; r < end; ++r) {
     const int position = rows[r].position;
     kv::SequenceCache& cache = *chunks[rows[r].chunk].cache;
@@ -235,14 +257,14 @@ void Forward::State::RopeAndStore(int layer, int thread) {
   }
 }
 
-void Forward::State::Attend(int layer, int thread) {
-  const int count = static_cast<int>(pieces.size());
-  for (int i; (i = next_piece.fetch_add(1, std::memory_order_relaxed)) < count;) AttendPiece(layer, pieces[i], thread);
+void Forward::State::Attend(int layer, absl::Span<const AttentionPiece> of, int thread) {
+  for (size_t i; (i = next_piece.fetch_add(1, std::memory_order_relaxed)) < of.size();)
+    AttendPiece(layer, of[i], thread);
   const int group_width = c.heads / c.kv_heads * c.head_dim;
   if (group_width % kQuantBlock == 0) return;
   // The heads of a piece do not fill whole quantization blocks: quantize whole rows when all pieces are there.
   pool.Barrier();
-  const auto [begin, end] = pool.Share(rows_count(), thread);
+  const auto [begin, end] = pool.Share(live_rows, thread);
   for (int r = begin; r < end; ++r) Quantize(w.attended, r, 0, c.heads * c.head_dim, model.layers()[layer].o);
 }
 
@@ -267,11 +289,11 @@ void Forward::State::AttendPiece(int layer, const AttentionPiece& piece, int thr
                      .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                      .q = w.q + size_t(piece.first_row) * w.q_stride + column,
                      .q_stride = w.q_stride,
-                     .out = Values(w.attended) + size_t(piece.first_row) * q_width + column,
+                     .out = Values(w.attended) + size_t(piece.first_out) * q_width + column,
                      .out_stride = q_width,
                      .scratch = w.attention_scratch + w.scratch_stride * thread});
   if (group * c.head_dim % kQuantBlock != 0) return;
-  for (int r = piece.first_row; r < piece.first_row + piece.rows; ++r)
+  for (int r = piece.first_out; r < piece.first_out + piece.rows; ++r)
     Quantize(w.attended, r, column, group * c.head_dim, model.layers()[layer].o);
 }
 
@@ -293,11 +315,11 @@ void Forward::State::GateUp(const LayerWeights& l, int thread) {
   const auto [first_pair, end_pair] = pool.Share((units + 1) / 2, thread);
   const int begin = 2 * first_pair, end = std::min(units, 2 * end_pair);
   if (begin >= end) return;
-  const Activations x = Limited(w.normed, rows_count());
+  const Activations x = Live(w.normed);
   kernels::Matmul(kernels, l.gate, x, begin, end, w.gate, w.ffn_stride, false);
   kernels::Matmul(kernels, l.up, x, begin, end, w.up, w.ffn_stride, false);
   const int column = begin * kUnitRows, n = std::min(c.ffn_width, end * kUnitRows) - column;
-  for (int r = 0; r < rows_count(); ++r) {
+  for (int r = 0; r < live_rows; ++r) {
     const size_t from = size_t(r) * w.ffn_stride + column;
     kernels.swiglu(w.gate + from, w.up + from, n, Values(w.inner) + size_t(r) * c.ffn_width + column);
     Quantize(w.inner, r, column, n, l.down);
@@ -305,16 +327,15 @@ void Forward::State::GateUp(const LayerWeights& l, int thread) {
 }
 
 void Forward::State::Head(int thread) {
-  const int count = static_cast<int>(logit_rows.size());
-  const auto [begin, end] = pool.Share(count, thread);
+  const auto [begin, end] = pool.Share(live_rows, thread);
   for (int i = begin; i < end; ++i) {
     float* to = Values(w.final) + size_t(i) * c.width;
-    kernels.rms_norm(w.x + size_t(logit_rows[i]) * w.width_stride, model.output_norm(), c.width, c.norm_epsilon, to);
+    kernels.rms_norm(w.x + size_t(i) * w.width_stride, model.output_norm(), c.width, c.norm_epsilon, to);
     Quantize(w.final, i, 0, c.width, model.head());
   }
   pool.Barrier();
   const Product head[] = {{&model.head(), w.logits, w.vocabulary_stride}};
-  Multiply(head, Limited(w.final, count), false, thread);
+  Multiply(head, Live(w.final), false, thread);
 }
 
 absl::StatusOr<std::unique_ptr<Forward>> Forward::Create(const Model* model, ThreadPool* pool, int max_rows,

@@ -31,7 +31,8 @@ struct Chunk {
   uint32_t computed = 0;         // positions computed
   uint32_t appended = 0;         // positions written to the cache
   uint32_t positions_read = 0;   // distinct positions read
-  uint64_t attention_pairs = 0;  // (query, key) pairs, per layer and head
+  // (query, key) pairs, per head and layer; the last layer, whose attention serves logits alone, forms less.
+  uint64_t attention_pairs = 0;
 };
 
 class Forward {

@@ -57,10 +57,11 @@ struct Tails {
   uint64_t bytes = 0;
 };
 
-absl::StatusOr<Tails> MeasureTails(Cluster& cluster, int length, int repeats) {
+// `salt`: of the next prompt; no prompt comes twice, for its beginning would be reused.
+absl::StatusOr<Tails> MeasureTails(Cluster& cluster, int length, int repeats, int& salt) {
   Tails tails;
   for (int i = -2; i < repeats; ++i) {  // the first two warm up
-    const Stream stream = Generate(cluster.stub(), Request(length, 2, i + 2));
+    const Stream stream = Generate(cluster.stub(), Request(length, 2, salt++));
     if (!stream.status.ok()) return absl::InternalError(stream.status.error_message());
     if (i < 0) continue;
     const v1::Timings& t = stream.finished.timings();
@@ -75,11 +76,11 @@ absl::StatusOr<Tails> MeasureTails(Cluster& cluster, int length, int repeats) {
 }
 
 // CPU time of the prefill worker per prompt, with and without a handoff: max_tokens 1 ships nothing.
-absl::StatusOr<double> CpuPerPrompt(Cluster& cluster, int length, uint32_t max_tokens, int repeats) {
+absl::StatusOr<double> CpuPerPrompt(Cluster& cluster, int length, uint32_t max_tokens, int repeats, int& salt) {
   const pid_t pid = cluster.process("prefill-1").pid();
   const double before = CpuSeconds(pid);
   for (int i = 0; i < repeats; ++i) {
-    const Stream stream = Generate(cluster.stub(), Request(length, max_tokens, 1000 + i));
+    const Stream stream = Generate(cluster.stub(), Request(length, max_tokens, salt++));
     if (!stream.status.ok()) return absl::InternalError(stream.status.error_message());
   }
   return (CpuSeconds(pid) - before) / repeats;
@@ -90,11 +91,12 @@ absl::StatusOr<std::string> ReportTails(const HandoverOptions& options) {
   KV_RETURN_IF_ERROR(cluster.StartAll(1, 1));
   std::string report = absl::StrFormat("%-8s%12s%12s%12s%12s%14s%18s\n", "prompt", "prefill ms", "transfer ms",
                                        "tail p50", "tail p95", "time hidden", "link CPU, sender");
+  int salt = 0;
   for (const int length : {512, 2048}) {
-    KV_ASSIGN_OR_RETURN(const Tails tails, MeasureTails(cluster, length, options.repeats));
+    KV_ASSIGN_OR_RETURN(const Tails tails, MeasureTails(cluster, length, options.repeats, salt));
     const int cpu_repeats = std::max(3, options.repeats / 5);
-    KV_ASSIGN_OR_RETURN(const double with, CpuPerPrompt(cluster, length, 2, cpu_repeats));
-    KV_ASSIGN_OR_RETURN(const double without, CpuPerPrompt(cluster, length, 1, cpu_repeats));
+    KV_ASSIGN_OR_RETURN(const double with, CpuPerPrompt(cluster, length, 2, cpu_repeats, salt));
+    KV_ASSIGN_OR_RETURN(const double without, CpuPerPrompt(cluster, length, 1, cpu_repeats, salt));
     absl::StrAppendFormat(&report, "%-8d%12.1f%12.1f%9.2f ms%9.2f ms%13.1f%%%17.1f%%\n", length,
                           Percentile(tails.prefill_ms, 0.5), Percentile(tails.transfer_ms, 0.5),
                           Percentile(tails.tail_ms, 0.5), Percentile(tails.tail_ms, 0.95),
