@@ -292,7 +292,6 @@ void DecodeFlow::OnTick() {
 void DecodeFlow::OnSelected(const engine::SelectedToken& token) {
   DecodeResponse response;
   *response.mutable_selected() = worker::ToProto(token, logprobs_, trace_);
-  std::shared_ptr<KvSender> sender;
   {
     std::lock_guard lock(mutex_);
     if (computes_prompt_ && !ended_.has_queue()) {
@@ -303,12 +302,11 @@ void DecodeFlow::OnSelected(const engine::SelectedToken& token) {
     recent_.Add(response.selected());
     counts_ = token.counts;
     if (move_ != nullptr) {
-      sender = move_->sender();
-      if (move_->OnSelected(held_.session->spec().prompt_length + token.index + 1)) HoldOrResume();
+      const uint32_t history = held_.session->spec().prompt_length + token.index + 1;
+      if (move_->OnSelected(history, static_cast<int>(token.counts.kv_ready))) HoldOrResume();
     }
   }
   sink_->Send(std::move(response));
-  if (sender != nullptr) sender->OnPositions(static_cast<int>(token.counts.kv_ready));
 }
 
 void DecodeFlow::OnEngineEnded(const absl::Status& status, sampling::EndReason reason,

@@ -29,7 +29,8 @@ DecodeMove::DecodeMove(std::shared_ptr<kv_wire::KvSender> sender, uint32_t targe
       target_tokens_(target_tokens),
       small_backlog_(static_cast<size_t>(cache->layout().layers)) {}
 
-bool DecodeMove::OnSelected(uint32_t history) {
+bool DecodeMove::OnSelected(uint32_t history, int kv_ready) {
+  sender_->OnPositions(kv_ready);  // first, for what is queued here is part of the backlog
   ++tokens_since_;
   if (step_ != Step::kCopying || history <= target_tokens_) return false;
   if (sender_->backlog() > small_backlog_ && tokens_since_ < kPatienceTokens) return false;

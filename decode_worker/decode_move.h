@@ -43,8 +43,9 @@ class DecodeMove {
   DecodeMove(std::shared_ptr<kv_wire::KvSender> sender, uint32_t target_tokens,
              std::shared_ptr<const kv::SequenceCache> cache);
 
-  // A token was selected; `history` tokens are there now, prompt included. True once: the session shall pause.
-  bool OnSelected(uint32_t history);
+  // A token was selected: `history` tokens are there now, prompt included, and KV of `kv_ready` positions, which goes
+  // on its way. True once: the session shall pause. Of the compute thread.
+  bool OnSelected(uint32_t history, int kv_ready);
   // Paused. The commit, or why there can be none.
   absl::StatusOr<worker::v1::KvCommit> Commit(const RecentTokens& recent, uint32_t prompt_length,
                                               const worker::v1::Positions& positions);

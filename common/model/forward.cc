@@ -64,9 +64,9 @@ struct Forward::State {
   absl::Span<Chunk> chunks;
   const LayerDone* layer_done = nullptr;
   std::vector<Row> rows;
-  std::vector<int> bad_layer;    // per row: first layer with a non-finite key or value, or -1
-  std::vector<int> logit_rows;   // rows that want logits, by chunk
-  std::vector<int> logit_index;  // per chunk: its place in logit_rows, or -1
+  std::vector<int> bad_layer;                       // per row: first layer with a non-finite key or value, or -1
+  std::vector<int> logit_rows;                      // rows that want logits, by chunk
+  std::vector<int> logit_index;                     // per chunk: its place in logit_rows, or -1
   std::vector<AttentionPiece> pieces, last_pieces;  // of all layers but the last; of the last
   int live_rows = 0;  // whose residual goes on: all, and from the last layer's attention on those that want logits
   std::atomic<size_t> next_piece = 0;

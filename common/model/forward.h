@@ -28,9 +28,9 @@ struct Chunk {
   // Filled by Run. `error` is INTERNAL, naming layer and position, if a key or value of this chunk is not finite; the
   // other chunks are unaffected. (Logits are checked where a token is chosen.)
   absl::Status error;
-  uint32_t computed = 0;         // positions computed
-  uint32_t appended = 0;         // positions written to the cache
-  uint32_t positions_read = 0;   // distinct positions read
+  uint32_t computed = 0;        // positions computed
+  uint32_t appended = 0;        // positions written to the cache
+  uint32_t positions_read = 0;  // distinct positions read
   // (query, key) pairs, per head and layer; the last layer, whose attention serves logits alone, forms less.
   uint64_t attention_pairs = 0;
 };

@@ -185,14 +185,15 @@ TEST(MoveTest, ATargetReservedTooLongAgoIsRefusedWithTheReason) {
   ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
   source.engine().Allow(1300);  // some units a token, one for each layer
   Append(ReadTokens(from, 300), &tokens);
+  std::atomic<bool> held = false;
+  source.engine().BeforeHold([&] { held = true; });
   ASSERT_TRUE(from.Write(MoveTo(target.address(), 'b', 101)));
-  source.engine().Allow(800);
+  StepUntilHeld(source.engine(), held);
   const std::optional<DecodeResponse> event = ReadToMoveFailed(from, &tokens);
   ASSERT_TRUE(event.has_value() && event->has_move_failed());
   EXPECT_EQ(event->move_failed().code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_NE(event->move_failed().message().find("more than 256 before"), std::string::npos)
       << event->move_failed().message();
-  source.engine().Allow(INT64_MAX);
   Append(Tokens(from.Rest()), &tokens);
   EXPECT_EQ(tokens, ExpectedTokens(spec, kMax));
   to.Cancel();

@@ -116,6 +116,7 @@ void RunClients(Cluster& cluster, const HandoverOptions& options, uint32_t token
   std::atomic<size_t> running = 0;
   std::atomic<bool> told = false;
   std::vector<std::thread> threads;
+  std::thread teller;  // so that no client reads late
   for (size_t i = 0; i < clients.size(); ++i) {
     threads.emplace_back([&, i] {
       clients[i].stream = Generate(cluster.stub(), Request(options.drain_prompt, tokens, static_cast<int>(i)),
@@ -123,11 +124,13 @@ void RunClients(Cluster& cluster, const HandoverOptions& options, uint32_t token
                                      if (stream.tokens.size() <= clients[i].arrivals.size()) return;
                                      clients[i].arrivals.push_back(Clock::Real()->Now());
                                      if (stream.tokens.size() == 8) ++running;
-                                     if (running == clients.size() && !told.exchange(true)) when_all_run();
+                                     if (running == clients.size() && !told.exchange(true))
+                                       teller = std::thread(when_all_run);
                                    });
     });
   }
   for (std::thread& thread : threads) thread.join();
+  if (teller.joinable()) teller.join();
 }
 
 absl::Status CheckMoved(const std::vector<Live>& moved, const std::vector<Live>& undisturbed) {
