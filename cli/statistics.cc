@@ -33,6 +33,9 @@ std::string StatisticsLine(const v1::Started& started, const v1::Finished& finis
     absl::StrAppend(&line, " (", SafeForTerminal(started.placement().reason()), ")");
   }
   if (usage.cached() > 0) absl::StrAppend(&line, " | ", FormatCount(usage.cached()), " prompt tokens reused");
+  if (usage.drafted() > 0)
+    absl::StrAppend(&line, " | ", FormatCount(usage.accepted()), " of ", FormatCount(usage.drafted()),
+                    " guesses right");
   if (!finished.stop().empty()) absl::StrAppend(&line, " | stopped at ", Quote(finished.stop()));
   if (finished.attempts() > 1) absl::StrAppend(&line, " | ", finished.attempts(), " prefill attempts");
   if (finished.replans() > 0) absl::StrAppend(&line, " | planned anew ", finished.replans(), " times");

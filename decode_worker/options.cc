@@ -11,6 +11,9 @@ std::variant<worker::WorkerOptions, int> ParseOptions(int argc, const char* cons
   auto parsed = worker::ParseWorkerOptions(argc, argv, "decode", [](Flags& flags, worker::WorkerOptions& options) {
     rpc::AddFlag(flags, "advertise", options.advertise,
                  "host:port at which prefill workers reach this worker (default: the address it listens on)");
+    rpc::AddFlag(flags, "draft-tokens", options.draft_tokens,
+                 "most guessed tokens that a step checks while few streams share it; 0: none")
+        .Range(0, 64);
   });
   const auto* options = std::get_if<worker::WorkerOptions>(&parsed);
   if (options == nullptr || !options->advertise.empty()) return parsed;

@@ -155,6 +155,9 @@ void FlowOutput::Finish(const End& end) {
   usage.set_completion(accounting_->emitted());
   usage.set_cached(end.cached);
   usage.set_dropped(accounting_->dropped());
+  const auto [drafted, accepted] = accounting_->DraftedAndAccepted();
+  usage.set_drafted(static_cast<uint32_t>(drafted));
+  usage.set_accepted(static_cast<uint32_t>(accepted));
   *finished.mutable_timings() = Times();
   finished.set_attempts(end.attempts);
   finished.set_replans(end.replans);

@@ -389,6 +389,7 @@ v1::RunTrace GenerateFlow::TraceOf(const Call& call, const wire::Selected& selec
   trace.set_appended(run.appended());
   trace.set_positions_read(run.positions_read());
   trace.set_attention_pairs(run.attention_pairs());
+  trace.set_rejected(run.rejected());
   trace.set_token_id(selected.token_id());
   trace.set_kv_ready(selected.positions().kv_ready());
   trace.set_history(request_.spec.prompt_length() + selected.index() + 1);

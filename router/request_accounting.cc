@@ -13,15 +13,19 @@ namespace {
 uint64_t Gained(const wire::Positions& p) { return p.reused() + uint64_t{p.received()} + p.computed(); }
 uint64_t Kept(const wire::Positions& p) { return p.kv_ready() + p.discarded(); }
 
+// Guesses that were wrong: computed, and no position of the request.
+uint64_t Rejected(const wire::Positions& p) { return p.drafted() - p.accepted(); }
+
 bool WentBack(const wire::Positions& before, const wire::Positions& now) {
   return now.computed() < before.computed() || now.reused() < before.reused() || now.received() < before.received() ||
          now.shipped() < before.shipped() || now.recomputed() < before.recomputed() ||
-         now.discarded() < before.discarded();
+         now.discarded() < before.discarded() || now.drafted() < before.drafted() || now.accepted() < before.accepted();
 }
 
 std::string Describe(const wire::Positions& p) {
   return absl::StrCat("computed ", p.computed(), ", reused ", p.reused(), ", received ", p.received(), ", recomputed ",
-                      p.recomputed(), ", discarded ", p.discarded(), ", kv_ready ", p.kv_ready());
+                      p.recomputed(), ", discarded ", p.discarded(), ", kv_ready ", p.kv_ready(), ", drafted ",
+                      p.drafted(), ", accepted ", p.accepted());
 }
 
 }  // namespace
@@ -45,7 +49,9 @@ void RequestAccounting::ReportProgress(int entry, uint32_t computed) {
 
 absl::Status RequestAccounting::Report(int entry, const wire::Positions& positions) {
   Entry& e = entries_[entry];
-  if (Gained(positions) != Kept(positions) || positions.recomputed() > positions.computed()) {
+  if (Gained(positions) != Kept(positions) || positions.accepted() > positions.drafted() ||
+      positions.drafted() > positions.computed() ||
+      positions.recomputed() > positions.computed() - positions.drafted()) {
     return absl::InternalError(
         absl::StrCat("accounting of worker ", e.instance, " does not add up: ", Describe(positions)));
   }
@@ -88,15 +94,25 @@ uint32_t RequestAccounting::KnownBefore(int entry, uint32_t computed, uint32_t e
 uint64_t RequestAccounting::Recomputed(const Entry& entry) {
   const wire::Positions& p = entry.positions;
   const uint64_t first = p.reused() + uint64_t{p.received()};
-  const uint64_t distinct = p.computed() - p.recomputed();
+  const uint64_t distinct = p.computed() - p.recomputed() - Rejected(p);
   const uint64_t known = entry.known_before <= first ? 0 : std::min(entry.known_before - first, distinct);
   return p.recomputed() + known;
 }
 
 uint64_t RequestAccounting::HighWater() const {
   uint64_t high = 0;
-  for (const Entry& e : entries_) high = std::max(high, Gained(e.positions) - e.positions.recomputed());
+  for (const Entry& e : entries_)
+    high = std::max(high, Gained(e.positions) - e.positions.recomputed() - Rejected(e.positions));
   return high;
+}
+
+std::pair<uint64_t, uint64_t> RequestAccounting::DraftedAndAccepted() const {
+  uint64_t drafted = 0, accepted = 0;
+  for (const Entry& e : entries_) {
+    drafted += e.positions.drafted();
+    accepted += e.positions.accepted();
+  }
+  return {drafted, accepted};
 }
 
 v1::PositionAccounting RequestAccounting::Total() const {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +51,8 @@ class RequestAccounting {
   void CountDropped() { ++dropped_; }
   uint32_t emitted() const { return emitted_; }
   uint32_t dropped() const { return dropped_; }
+  // Guessed tokens that workers computed, and those of them that were right.
+  std::pair<uint64_t, uint64_t> DraftedAndAccepted() const;
 
   // For the client: sums over entries; `selected` as known now.
   v1::PositionAccounting Total() const;

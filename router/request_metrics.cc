@@ -53,6 +53,8 @@ RequestMetrics::RequestMetrics(Metrics* metrics)
       received_(Positions(metrics, "received")),
       recomputed_(Positions(metrics, "recomputed")),
       discarded_(Positions(metrics, "discarded")),
+      drafted_(metrics->AddCounter("kvrelay_drafted_tokens_total", "Guessed tokens that were computed")),
+      accepted_(metrics->AddCounter("kvrelay_drafted_tokens_accepted_total", "Of these, right ones")),
       retries_(metrics->AddCounter("kvrelay_prefill_retries_total", "Prompts computed again after a failed attempt")),
       replans_(metrics->AddCounter("kvrelay_replans_total", "Requests planned anew on another decode worker")),
       moves_(metrics->AddCounter("kvrelay_moves_total", "Live streams moved to another decode worker")),
@@ -99,6 +101,8 @@ void RequestMetrics::Count(const v1::Finished& finished) {
     recomputed_.Add(static_cast<double>(worker.positions().recomputed()));
     discarded_.Add(static_cast<double>(worker.positions().discarded()));
   }
+  drafted_.Add(finished.usage().drafted());
+  accepted_.Add(finished.usage().accepted());
   retries_.Add(std::max(finished.attempts(), 1u) - 1);
   replans_.Add(finished.replans());
   moves_.Add(finished.moves());

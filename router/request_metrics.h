@@ -39,7 +39,7 @@ class RequestMetrics {
   std::vector<observability::Counter> failures_;
   observability::Counter stopped_, full_length_;
   observability::Counter prompt_tokens_, cached_tokens_, generation_tokens_;
-  observability::Counter computed_, reused_, received_, recomputed_, discarded_;
+  observability::Counter computed_, reused_, received_, recomputed_, discarded_, drafted_, accepted_;
   observability::Counter retries_, replans_, moves_;
   observability::Counter kv_bytes_, kv_hidden_seconds_;
   observability::Histogram kv_seconds_, queue_seconds_, prefill_seconds_;

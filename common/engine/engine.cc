@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <list>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -42,9 +43,9 @@ class EngineImpl final : public Engine {
 
   absl::Status Init() {
     // One more row than sessions, so that a prompt always finds room beside all streams.
-    KV_ASSIGN_OR_RETURN(forward_,
-                        model::Forward::Create(&model_, &threads_, options_.prefill_chunk + options_.max_sessions,
-                                               options_.max_sessions, options_.context_length));
+    KV_ASSIGN_OR_RETURN(
+        forward_, model::Forward::Create(&model_, &threads_, MaxRows(), options_.max_sessions + options_.draft_tokens,
+                                         options_.context_length));
     loop_ = std::thread([this] { Loop(); });
     return absl::OkStatus();
   }
@@ -169,6 +170,7 @@ class EngineImpl final : public Engine {
     return session.reserved_at() - session.spec().priority * kPriorityStep;
   }
 
+  int MaxRows() const { return options_.prefill_chunk + options_.max_sessions + options_.draft_tokens; }
   bool Runnable() const {
     return std::any_of(live_.begin(), live_.end(), [](const LiveSession& live) { return !live.held(); });
   }
@@ -211,7 +213,7 @@ class EngineImpl final : public Engine {
     const int rows = streams ? PromptRowsForBudget(absl::ToDoubleSeconds(options_.step_budget), row_cost_s_,
                                                    options_.prefill_chunk, kLeastPromptRows)
                              : options_.prefill_chunk;
-    return {.max_rows = options_.prefill_chunk + options_.max_sessions, .prompt_rows = rows};
+    return {.max_rows = MaxRows() - options_.draft_tokens, .prompt_rows = rows};
   }
 
   void Step() {
@@ -219,8 +221,7 @@ class EngineImpl final : public Engine {
     for (const LiveSession& live : live_) pending.push_back(live.held() ? 0 : live.PendingRows());
     const std::vector<int> rows = PlanStep(pending, Limits(pending));
     const absl::Duration began = clock_.Now();
-    int total = 0;
-    for (int r : rows) total += r;
+    const int total = std::accumulate(rows.begin(), rows.end(), 0) + Draft(pending, rows);
     chunks_.clear();
     in_step_.clear();
     auto it = live_.begin();
@@ -241,12 +242,22 @@ class EngineImpl final : public Engine {
     for (size_t i = 0; i < chunks_.size(); ++i) FinishChunk(static_cast<int>(i), now);
   }
 
+  // Guesses for the streams of a step; how many.
+  int Draft(absl::Span<const int> pending, absl::Span<const int> rows) {
+    const int most = GuessesThatFit(pending, rows, options_.draft_tokens);
+    int made = 0;
+    auto it = live_.begin();
+    for (size_t i = 0; i < rows.size() && made < most; ++i, ++it)
+      if (rows[i] > 0) made += it->Draft(most - made);
+    return made;
+  }
+
   // Keys and values of a layer are in the caches: prompts that are being shipped are told at once.
   void LayerDone(int layer) {
     for (size_t i = 0; i < chunks_.size(); ++i) {
       const model::Chunk& chunk = chunks_[i];
-      const int end = chunk.first_position + static_cast<int>(chunk.tokens.size());
-      in_step_[i]->listener().OnLayer(layer, chunk.first_position, end, chunk.wants_logits);
+      const int end = chunk.first_position + static_cast<int>(chunk.tokens.size()) - chunk.drafts;
+      in_step_[i]->listener().OnLayer(layer, chunk.first_position, end, chunk.logits_wanted > 0);
     }
     Beat();
   }
@@ -256,13 +267,18 @@ class EngineImpl final : public Engine {
     const model::Chunk& chunk = chunks_[index];
     live->Count(chunk);
     if (!chunk.error.ok()) return End(live, chunk.error, sampling::EndReason::kNone);
-    if (!chunk.wants_logits) return;
-    live->listener().OnLogits(forward_->Logits(index));
-    absl::StatusOr<SelectedToken> token = live->Select(forward_->Logits(index), now);
-    if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
-    const sampling::EndReason end = token->end;
-    live->listener().OnSelected(*token);
-    if (end != sampling::EndReason::kNone || live->session().spec().stop_after_first) End(live, absl::OkStatus(), end);
+    if (chunk.logits_wanted == 0) return;
+    int row = 0;
+    do {
+      const absl::Span<const float> logits = forward_->Logits(index, row++);
+      live->listener().OnLogits(logits);
+      absl::StatusOr<SelectedToken> token = live->Select(logits, now);
+      if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
+      const sampling::EndReason end = token->end;
+      live->listener().OnSelected(*token);
+      if (end != sampling::EndReason::kNone || live->session().spec().stop_after_first)
+        return End(live, absl::OkStatus(), end);
+    } while (live->TakeGuess(now));
   }
 
   const model::Model& model_;
@@ -304,8 +320,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const model::Model* model
     return absl::InvalidArgumentError(
         absl::StrCat("context length ", options.context_length, " is outside 1 to the model's ", c.context_length));
   if (checked.threads < 1 || checked.threads > 1024 || checked.prefill_chunk < 1 || checked.prefill_chunk > 65536 ||
-      checked.max_sessions < 1 || checked.max_sessions > 65536 || checked.kv_blocks < 1)
-    return absl::InvalidArgumentError("threads, prefill chunk, sessions or KV blocks are out of range");
+      checked.max_sessions < 1 || checked.max_sessions > 65536 || checked.kv_blocks < 1 || checked.draft_tokens < 0 ||
+      checked.draft_tokens > 64)
+    return absl::InvalidArgumentError("threads, prefill chunk, sessions, KV blocks or draft tokens are out of range");
   const kv::KvLayout layout{
       .layers = c.layers, .kv_heads = c.kv_heads, .head_dim = c.head_dim, .type = checked.kv_type};
   KV_ASSIGN_OR_RETURN(std::unique_ptr<kv::BlockPool> pool, kv::BlockPool::Create(layout, checked.kv_blocks));

@@ -24,7 +24,10 @@ struct EngineOptions {
   int context_length = 0;                                // longest prompt + max_tokens; 0: the model's
   int prefill_chunk = 512;                               // most prompt rows of one session in one step; >= 1
   absl::Duration step_budget = absl::Milliseconds(200);  // aim for the duration of a step that mixes prompts and tokens
-  int max_sessions = 256;                                // reserved or running; more are refused
+  // Most guessed tokens that a step checks. Own rows of streams and guesses together are at most one more, so many
+  // streams leave none; nor does a step with prompt rows check any. 0: no guesses.
+  int draft_tokens = 7;
+  int max_sessions = 256;  // reserved or running; more are refused
 };
 
 struct EngineLoad {

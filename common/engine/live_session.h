@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "common/engine/draft.h"
 #include "common/engine/session.h"
 #include "common/model/forward.h"
 
@@ -30,26 +31,39 @@ class LiveSession {
   int PendingRows() const { return static_cast<int>(history_.size()) - session_->cache()->kv_ready(); }
   bool InPrompt() const { return PendingRows() > 1 || queued_; }
 
-  // The next `rows` inputs. REQUIRES: 1 <= rows <= PendingRows().
-  model::Chunk MakeChunk(int rows) const;
+  // Guesses tokens for the next step to check behind the input that it waits for, `limit` at most; how many there are.
+  // REQUIRES: PendingRows() == 1.
+  int Draft(int limit);
+  // The next `rows` inputs, and the guesses. REQUIRES: 1 <= rows <= PendingRows().
+  model::Chunk MakeChunk(int rows);
   // Notes the beginning of a step with `step_rows` rows in all.
   void BeginStep(absl::Duration now, int step_rows);
   // Takes over what Forward counted.
   void Count(const model::Chunk& chunk);
   // Ends the run: chooses the next token from logits, extends the history, and accounts for it.
   absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now);
+  // Whether the token just selected was guessed: then its row, the next of the step, is the run that follows, and ends
+  // with the logits that it has. Wrong guesses are counted, and gone, with the selection before.
+  bool TakeGuess(absl::Duration now);
 
  private:
+  // The guesses from the next on were wrong, or are of no use.
+  void RejectGuesses();
   // Full blocks of the cache are open to other sessions from now on.
   void ShareBlocks();
 
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<SessionListener> listener_;
   std::vector<int32_t> history_;  // prompt and all selected tokens
+  Drafter drafter_;
+  std::vector<int32_t> inputs_;  // of a step with guesses that are not settled: the pending input, then they
+  size_t next_guess_ = 1;        // in inputs_, the first that is not settled
+  size_t usable_guesses_ = 0;    // behind the input
   PositionCounts counts_;
   RunRecord run_;
   absl::Duration run_began_;  // clock time; run_.start counts from the reservation
   bool run_started_ = false;
+  uint32_t step_rows_ = 0;
   bool queued_ = true;
   bool held_ = false;
   uint32_t computed_before_ = 0;  // positions below this were computed by an earlier run

@@ -23,10 +23,13 @@ struct PositionCounts {
   uint32_t shipped = 0;     // set by the sender from the receipt
   uint64_t recomputed = 0;  // the part of computed that an earlier run had computed
   uint64_t discarded = 0;
+  uint64_t drafted = 0;   // the part of computed that were guesses; right ones are kept, wrong ones discarded
+  uint64_t accepted = 0;  // guesses that were right
   uint32_t kv_ready = 0;
 };
 
-// What one run did: all the work between two selections.
+// What one run did: all the work between two selections. A step that checks guesses makes a run for each token that it
+// selects; the first has the time.
 struct RunRecord {
   uint32_t first_position = 0;
   uint32_t end_position = 0;
@@ -35,6 +38,7 @@ struct RunRecord {
   uint32_t appended = 0;
   uint32_t positions_read = 0;
   uint64_t attention_pairs = 0;                 // per layer and head
+  uint32_t rejected = 0;                        // wrong guesses behind its selection; not in the counts above
   uint32_t rows_in_step_max = 0;                // most rows, of all sessions, in one of its steps
   absl::Duration start = absl::ZeroDuration();  // since the session was reserved
   absl::Duration duration = absl::ZeroDuration();

@@ -18,6 +18,15 @@ std::vector<int> PlanStep(absl::Span<const int> pending, const StepLimits& limit
   return rows;
 }
 
+int GuessesThatFit(absl::Span<const int> pending, absl::Span<const int> rows, int draft_tokens) {
+  int spare = draft_tokens + 1;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] > 0 && pending[i] > 1) return 0;
+    spare -= rows[i];
+  }
+  return std::max(spare, 0);
+}
+
 int PromptRowsForBudget(double budget_s, double row_cost_s, int chunk, int least) {
   if (row_cost_s <= 0) return chunk;
   const double fit = budget_s / row_cost_s;

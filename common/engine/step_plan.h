@@ -19,6 +19,11 @@ struct StepLimits {
 // >= 1.
 std::vector<int> PlanStep(absl::Span<const int> pending, const StepLimits& limits);
 
+// How many guessed tokens may be checked beside the rows that PlanStep gave: they cost little while few rows share the
+// step, so own rows and guesses together are at most draft_tokens + 1; none beside prompts, where each costs its full
+// time. At least 0.
+int GuessesThatFit(absl::Span<const int> pending, absl::Span<const int> rows, int draft_tokens);
+
 // Prompt rows that fit into the step budget beside running streams, given the measured cost of a row; at least `least`.
 int PromptRowsForBudget(double budget_s, double row_cost_s, int chunk, int least);
 

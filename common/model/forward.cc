@@ -66,7 +66,7 @@ struct Forward::State {
   std::vector<Row> rows;
   std::vector<int> bad_layer;                       // per row: first layer with a non-finite key or value, or -1
   std::vector<int> logit_rows;                      // rows that want logits, by chunk
-  std::vector<int> logit_index;                     // per chunk: its place in logit_rows, or -1
+  std::vector<int> logit_index;                     // per chunk: place of its first in logit_rows
   std::vector<AttentionPiece> pieces, last_pieces;  // of all layers but the last; of the last
   int live_rows = 0;  // whose residual goes on: all, and from the last layer's attention on those that want logits
   std::atomic<size_t> next_piece = 0;
@@ -86,7 +86,7 @@ struct Forward::State {
   }
 
   void Prepare();
-  void PrepareAttention(int chunk, int first_row, int count);
+  static void Split(const AttentionPiece& whole, int kv_heads, std::vector<AttentionPiece>& into);
   void Finish();
 
   // The pass, run by every thread; the helpers do the share of `thread`.
@@ -112,7 +112,7 @@ struct Forward::State {
 void Forward::State::Prepare() {
   rows.clear();
   logit_rows.clear();
-  logit_index.assign(chunks.size(), -1);
+  logit_index.assign(chunks.size(), 0);
   pieces.clear();
   last_pieces.clear();
   for (size_t i = 0; i < chunks.size(); ++i) {
@@ -123,38 +123,42 @@ void Forward::State::Prepare() {
     KV_CHECK(chunk.cache->kv_ready() == chunk.first_position, "inputs follow the cached positions");
     KV_CHECK(chunk.first_position + count <= chunk.cache->capacity() && chunk.first_position + count <= max_positions,
              "the cache has room");
+    KV_CHECK(0 <= chunk.drafts && chunk.drafts < count && 0 <= chunk.logits_wanted && chunk.logits_wanted <= count,
+             "guesses follow an input, and logits are those of rows");
     chunk.error = absl::OkStatus();
     chunk.computed = chunk.appended = chunk.positions_read = 0;
     chunk.attention_pairs = 0;
-    PrepareAttention(static_cast<int>(i), first_row, count);
-    for (int r = 0; r < count; ++r) rows.push_back({static_cast<int>(i), chunk.first_position + r, chunk.tokens[r]});
-    if (chunk.wants_logits) {
-      KV_CHECK(logit_rows.size() < size_t(max_logits), "at most max_logits chunks want logits");
-      logit_index[i] = static_cast<int>(logit_rows.size());
-      const int row = static_cast<int>(rows.size()) - 1;
-      for (int head = 0; head < c.kv_heads; ++head)
-        last_pieces.push_back({static_cast<int>(i), head, row, 1, logit_index[i]});
-      logit_rows.push_back(row);
-    }
+    const int index = static_cast<int>(i);
+    Split({index, 0, first_row, count, first_row}, c.kv_heads, pieces);
+    for (int r = 0; r < count; ++r) rows.push_back({index, chunk.first_position + r, chunk.tokens[r]});
+    logit_index[i] = static_cast<int>(logit_rows.size());
+    KV_CHECK(logit_index[i] + chunk.logits_wanted <= max_logits, "at most max_logits rows want logits");
+    const int first_wanted = first_row + count - chunk.logits_wanted;
+    Split({index, 0, first_wanted, chunk.logits_wanted, logit_index[i]}, c.kv_heads, last_pieces);
+    for (int r = first_wanted; r < first_row + count; ++r) logit_rows.push_back(r);
   }
   bad_layer.assign(rows.size(), -1);
   live_rows = static_cast<int>(rows.size());
 }
 
-void Forward::State::PrepareAttention(int chunk, int first_row, int count) {
+void Forward::State::Split(const AttentionPiece& whole, int kv_heads, std::vector<AttentionPiece>& into) {
   // Later rows read more: they come first, so that the small pieces even out the end. (Any order gives the same bits.)
-  for (int end = count; end > 0; end -= kAttentionRows) {
+  for (int end = whole.rows; end > 0; end -= kAttentionRows) {
     const int begin = std::max(0, end - kAttentionRows);
-    for (int head = 0; head < c.kv_heads; ++head)
-      pieces.push_back({chunk, head, first_row + begin, end - begin, first_row + begin});
+    for (int head = 0; head < kv_heads; ++head)
+      into.push_back({whole.chunk, head, whole.first_row + begin, end - begin, whole.first_out + begin});
   }
 }
 
 void Forward::State::Finish() {
   int row = 0;
   for (Chunk& chunk : chunks) {
-    for (size_t r = 0; r < chunk.tokens.size(); ++r, ++row) {
-      if (bad_layer[row] >= 0 && chunk.error.ok())
+    const int own = static_cast<int>(chunk.tokens.size()) - chunk.drafts;
+    chunk.usable_drafts = chunk.drafts;
+    for (int r = 0; r < own + chunk.drafts; ++r, ++row) {
+      if (bad_layer[row] >= 0 && r >= own)
+        chunk.usable_drafts = std::min(chunk.usable_drafts, r - own);
+      else if (bad_layer[row] >= 0 && chunk.error.ok())
         chunk.error = absl::InternalError(
             absl::StrCat("non-finite key or value in layer ", bad_layer[row], " at position ", rows[row].position));
       ++chunk.computed;
@@ -162,7 +166,7 @@ void Forward::State::Finish() {
     }
     if (!chunk.error.ok()) continue;
     chunk.positions_read = chunk.first_position + chunk.computed;
-    chunk.appended = chunk.computed;
+    chunk.appended = chunk.computed - chunk.drafts;
     chunk.cache->Publish(static_cast<int>(chunk.appended));
   }
 }
@@ -358,9 +362,9 @@ void Forward::Run(absl::Span<Chunk> chunks, const LayerDone& layer_done) {
   s.Finish();
 }
 
-absl::Span<const float> Forward::Logits(int index) const {
-  const int place = state_->logit_index[index];
-  KV_CHECK(place >= 0, "the chunk wanted logits");
+absl::Span<const float> Forward::Logits(int index, int row) const {
+  KV_CHECK(row >= 0 && row < state_->chunks[index].logits_wanted, "the chunk wanted logits of the row");
+  const int place = state_->logit_index[index] + row;
   return {state_->w.logits + size_t(place) * state_->w.vocabulary_stride, static_cast<size_t>(state_->c.vocabulary)};
 }
 

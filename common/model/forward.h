@@ -23,13 +23,15 @@ struct Chunk {
   kv::SequenceCache* cache;          // holds positions 0..first_position-1; receives these
   absl::Span<const int32_t> tokens;  // inputs at first_position, first_position + 1, ...; not empty
   int first_position;
-  bool wants_logits;  // of the last row
+  int logits_wanted;  // of that many last rows
+  int drafts = 0;     // that many last rows are guesses: stored in the cache, not published
 
   // Filled by Run. `error` is INTERNAL, naming layer and position, if a key or value of this chunk is not finite; the
   // other chunks are unaffected. (Logits are checked where a token is chosen.)
   absl::Status error;
   uint32_t computed = 0;        // positions computed
-  uint32_t appended = 0;        // positions written to the cache
+  uint32_t appended = 0;        // positions published in the cache
+  int usable_drafts = 0;        // guesses, from the first on, whose keys and values are finite
   uint32_t positions_read = 0;  // distinct positions read
   // (query, key) pairs, per head and layer; the last layer, whose attention serves logits alone, forms less.
   uint64_t attention_pairs = 0;
@@ -37,7 +39,7 @@ struct Chunk {
 
 class Forward {
  public:
-  // Workspace for up to `max_rows` rows in a step, `max_logits` chunks that want logits and `max_positions` positions
+  // Workspace for up to `max_rows` rows in a step, `max_logits` of them that want logits and `max_positions` positions
   // in a sequence. `model` and `pool` must outlive it.
   static absl::StatusOr<std::unique_ptr<Forward>> Create(const Model* model, ThreadPool* pool, int max_rows,
                                                          int max_logits, int max_positions);
@@ -46,11 +48,12 @@ class Forward {
   using LayerDone = std::function<void(int layer)>;
 
   // Runs all chunks. REQUIRES: the sum of their rows <= max_rows; caches have capacity; one chunk per cache. Publishes
-  // the new positions in each cache whose chunk had no error.
+  // the new positions, drafts left out, in each cache whose chunk had no error.
   void Run(absl::Span<Chunk> chunks, const LayerDone& layer_done);
 
-  // Logits [vocabulary] of chunk number `index` of the last Run. REQUIRES: it wanted them and has no error.
-  absl::Span<const float> Logits(int index) const;
+  // Logits [vocabulary] of row number `row` of those for which chunk number `index` of the last Run wanted them.
+  // REQUIRES: it has no error.
+  absl::Span<const float> Logits(int index, int row = 0) const;
   ~Forward();
 
  private:

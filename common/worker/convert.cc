@@ -29,6 +29,8 @@ v1::Positions ToProto(const engine::PositionCounts& counts) {
   proto.set_recomputed(counts.recomputed);
   proto.set_discarded(counts.discarded);
   proto.set_kv_ready(counts.kv_ready);
+  proto.set_drafted(counts.drafted);
+  proto.set_accepted(counts.accepted);
   return proto;
 }
 
@@ -55,6 +57,7 @@ v1::Selected ToProto(const engine::SelectedToken& token, bool logprobs, bool tra
   run.set_appended(token.run.appended);
   run.set_positions_read(token.run.positions_read);
   run.set_attention_pairs(token.run.attention_pairs);
+  run.set_rejected(token.run.rejected);
   *run.mutable_start() = rpc::ToProto(token.run.start);
   *run.mutable_duration() = rpc::ToProto(token.run.duration);
   return proto;

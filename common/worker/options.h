@@ -31,6 +31,7 @@ struct WorkerOptions {
   int context_length = 0;  // 0: the model's
   int prefill_chunk = 512;
   absl::Duration step_budget = absl::Milliseconds(200);
+  int draft_tokens = 7;  // of a decode worker; see engine::EngineOptions
   int max_sessions = 256;
   uint64_t kv_in_flight_bytes = kv_wire::SendBudget::kDefaultBytes;
   uint64_t queue_tokens = 1 << 16;                   // prompts of a prefill worker, beyond them it refuses

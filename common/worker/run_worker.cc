@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<engine::Engine>> StartEngine(const WorkerOptions&
                                  .context_length = options.context_length,
                                  .prefill_chunk = options.prefill_chunk,
                                  .step_budget = options.step_budget,
+                                 .draft_tokens = options.draft_tokens,
                                  .max_sessions = options.max_sessions},
                                 Clock::Real());
 }

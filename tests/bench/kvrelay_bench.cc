@@ -8,7 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/engine/engine.h"
+#include "common/model_file/gguf.h"
+#include "common/text/tokenizer.h"
+#include "tests/bench/draft_rates.h"
 #include "tests/bench/engine_rates.h"
 #include "tests/bench/limits.h"
 #include "tests/bench/model_options.h"
@@ -35,6 +41,7 @@ class Bench {
     engine_options.kv_type = loaded->kv_type;
     engine_options.kv_blocks = 600;
     engine_options.step_budget = absl::Seconds(10);  // all prompts first: the streams are timed together
+    engine_options.draft_tokens = 0;                 // rates of the engine itself, whatever the text
     auto engine = engine::Engine::Create(&model, engine_options, Clock::Real());
     if (!engine.ok()) return engine.status();
     limits_ = MeasureLimits(loaded->threads);
@@ -46,6 +53,7 @@ class Bench {
     Say("f32_gflop_per_s", limits_.f32_gflop_per_s);
     Say("int8_gop_per_s", limits_.int8_gop_per_s);
     Rates(**engine);
+    KV_RETURN_IF_ERROR(Drafting(**engine, engine_options));
     Say("resident_mib", ResidentMib());
     Say("weights_mib", model.weight_bytes() / kMib);
     Say("kv_pool_mib", engine_options.kv_blocks * double((*engine)->kv_layout().BlockBytes()) / kMib);
@@ -88,6 +96,22 @@ class Bench {
       if (cached > 2048 && !options_.long_contexts) continue;
       Say("decode_1_at_" + std::to_string(cached), DecodeRate(engine, 1, cached, 48));
     }
+  }
+
+  absl::Status Drafting(engine::Engine& plain, engine::EngineOptions options) {
+    options.draft_tokens = engine::EngineOptions().draft_tokens;
+    options.kv_blocks = 16;
+    KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> drafting,
+                        engine::Engine::Create(&plain.model(), options, Clock::Real()));
+    KV_ASSIGN_OR_RETURN(const auto file, model_file::GgufFile::Open(options_.model));
+    KV_ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::FromGguf(*file));
+    KV_ASSIGN_OR_RETURN(const DraftRates rates, MeasureDrafting(plain, *drafting, *tokenizer));
+    const auto beside = [](uint64_t right, uint64_t made) {
+      return absl::StrCat("   with guesses over without; ", right, " of ", made, " right");
+    };
+    Say("drafting_copying", rates.copying, beside(rates.copying_right, rates.copying_made));
+    Say("drafting_free_prose", rates.free_prose, beside(rates.free_right, rates.free_made));
+    return absl::OkStatus();
   }
 
   void Rate(const std::string& name, double rate, double limit, const char* of) {

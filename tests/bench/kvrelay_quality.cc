@@ -73,7 +73,7 @@ absl::StatusOr<Score> Measure(const Options& options) {
       chunks[w].cache = caches[w].get();
       chunks[w].tokens = base.Tokens(w).subspan(from, to - from);
       chunks[w].first_position = from;
-      chunks[w].wants_logits = wants_logits;
+      chunks[w].logits_wanted = wants_logits;
     }
     forward->Run(absl::MakeSpan(chunks), [](int) {});
     for (const model::Chunk& chunk : chunks) KV_RETURN_IF_ERROR(chunk.error);

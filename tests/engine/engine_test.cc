@@ -49,6 +49,7 @@ SessionSpec Spec(int prompt, uint32_t max_tokens, KvSource source = KvSource::kC
 class Recorder : public SessionListener {
  public:
   void OnBeat(uint64_t, bool, uint32_t) override { beats.fetch_add(1); }
+  void OnLogits(absl::Span<const float> l) override { logits.emplace_back(l.begin(), l.end()); }
   void OnSelected(const SelectedToken& token) override {
     {
       absl::MutexLock lock(&mutex);
@@ -69,6 +70,7 @@ class Recorder : public SessionListener {
   }
   absl::Mutex mutex;
   std::vector<SelectedToken> tokens;
+  std::vector<std::vector<float>> logits;  // of each selection
   absl::Status status;
   sampling::EndReason reason{};
   PositionCounts counts;
@@ -347,6 +349,69 @@ TEST(Engine, BatchMatesDoNotMatter) {
   EXPECT_GT(most, 32u) << "steps were shared";
   for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(RunToEnd(*engine, specs[i])->Ids(), together[i]->Ids()) << i;
   EXPECT_EQ(engine->Load().kv_blocks_referenced, 0u);
+}
+
+// A prompt that says the same several times.
+SessionSpec RepetitiveSpec(uint32_t max_tokens, float temperature) {
+  SessionSpec spec = Spec(90, max_tokens);
+  for (int i = 0; i < 90; ++i) spec.tokens[i] = 3 + i % 30 * 5;
+  spec.sampling.temperature = temperature;
+  spec.sampling.seed = 5;
+  return spec;
+}
+
+// Guesses of later tokens change no bit and no count but their own.
+TEST(Engine, GuessesChangeNothing) {
+  uint64_t accepted = 0, rejected = 0;
+  for (const float temperature : {0.0f, 0.05f, 1.0f})
+    for (const uint32_t max_tokens : {1u, 2u, 3u, 5u, 64u, 200u}) {
+      auto plain = MakeEngine({.draft_tokens = 0});
+      const auto expected = RunToEnd(*plain, RepetitiveSpec(max_tokens, temperature));
+      EXPECT_EQ(expected->counts.drafted, 0u);
+      for (const int draft_tokens : {1, 7, 30}) {
+        auto engine = MakeEngine({.draft_tokens = draft_tokens});
+        const auto r = RunToEnd(*engine, RepetitiveSpec(max_tokens, temperature));
+        EXPECT_EQ(r->Ids(), expected->Ids());
+        EXPECT_EQ(r->logits, expected->logits);
+        EXPECT_EQ(r->reason, expected->reason);
+        EXPECT_EQ(r->counts.kv_ready, expected->counts.kv_ready);
+        EXPECT_EQ(r->counts.computed - r->counts.discarded, expected->counts.computed);
+        EXPECT_EQ(r->counts.drafted, r->counts.accepted + r->counts.discarded);
+        uint32_t wrong = 0;
+        for (size_t i = 0; i < r->tokens.size(); ++i) {
+          const RunRecord &run = r->tokens[i].run, &same = expected->tokens[i].run;
+          wrong += run.rejected;
+          EXPECT_EQ(r->tokens[i].counts.kv_ready, expected->tokens[i].counts.kv_ready);
+          EXPECT_EQ(run.first_position, same.first_position);
+          EXPECT_EQ(run.end_position, same.end_position);
+          EXPECT_EQ(run.computed, same.computed);
+          EXPECT_EQ(run.appended, same.appended);
+          EXPECT_EQ(run.positions_read, same.positions_read);
+          EXPECT_EQ(run.attention_pairs, same.attention_pairs);
+          EXPECT_LE(run.rows_in_step_max, i == 0 ? 90u : draft_tokens + 1u);
+        }
+        EXPECT_EQ(wrong, r->counts.discarded);
+        accepted += r->counts.accepted;
+        rejected += r->counts.discarded;
+      }
+    }
+  EXPECT_GT(accepted, 100u);
+  EXPECT_GT(rejected, 20u);
+}
+
+// What guesses leave behind: nothing that another request could find.
+TEST(Engine, WrongGuessesAreNotReused) {
+  auto engine = MakeEngine(), plain = MakeEngine({.draft_tokens = 0});
+  const auto first = RunToEnd(*engine, RepetitiveSpec(200, 0.4f));
+  ASSERT_GT(first->counts.discarded, 0u);
+  SessionSpec next = RepetitiveSpec(300, 0);
+  const std::vector<int32_t> more = first->Ids();
+  next.tokens.insert(next.tokens.end(), more.begin(), more.end());
+  next.prompt_length = next.tokens.size();
+  next.end_rule.max_tokens = 20;
+  const auto reusing = RunToEnd(*engine, next), computing = RunToEnd(*plain, next);
+  EXPECT_EQ(reusing->counts.reused, (next.tokens.size() - 1) / 64 * 64);
+  EXPECT_EQ(reusing->logits, computing->logits);
 }
 
 TEST(Engine, BeatsAlsoWhenIdle) {

@@ -30,5 +30,15 @@ TEST(StepPlan, BudgetBoundsPromptRows) {
   EXPECT_EQ(PromptRowsForBudget(0.001, 0.1, 4, 16), 4) << "never above the chunk";
 }
 
+TEST(StepPlan, GuessesFillWhatFewStreamsLeave) {
+  EXPECT_EQ(GuessesThatFit({1}, {1}, 7), 7);
+  EXPECT_EQ(GuessesThatFit({1, 0, 1, 1}, {1, 0, 1, 1}, 7), 5);
+  EXPECT_EQ(GuessesThatFit(std::vector<int>(8, 1), std::vector<int>(8, 1), 7), 0);
+  EXPECT_EQ(GuessesThatFit(std::vector<int>(20, 1), std::vector<int>(20, 1), 7), 0);
+  EXPECT_EQ(GuessesThatFit({1, 100}, {1, 16}, 7), 0) << "beside a prompt";
+  EXPECT_EQ(GuessesThatFit({1, 100}, {1, 0}, 7), 7) << "the prompt waits";
+  EXPECT_EQ(GuessesThatFit({1}, {1}, 0), 0);
+}
+
 }  // namespace
 }  // namespace kvrelay::engine

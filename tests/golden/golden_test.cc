@@ -103,7 +103,7 @@ class Runner {
     chunk.cache = cache;
     chunk.tokens = tokens;
     chunk.first_position = first_position;
-    chunk.wants_logits = wants_logits;
+    chunk.logits_wanted = wants_logits;
     forward_->Run(absl::MakeSpan(&chunk, 1), [](int) {});
     Require(chunk.error.ok(), chunk.error.ToString());
   }

@@ -41,7 +41,7 @@ struct Rig {
   // Runs `tokens` after what is cached; returns the logits of the last.
   std::vector<float> Run(kv::SequenceCache& cache, absl::Span<const int32_t> tokens) {
     Chunk chunk{
-        .cache = &cache, .tokens = tokens, .first_position = cache.kv_ready(), .wants_logits = true, .error = {}};
+        .cache = &cache, .tokens = tokens, .first_position = cache.kv_ready(), .logits_wanted = 1, .error = {}};
     forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
     EXPECT_TRUE(chunk.error.ok()) << chunk.error;
     const auto logits = forward->Logits(0);
@@ -94,8 +94,8 @@ TEST(Forward, CountsWhatItDoes) {
   Rig rig;
   auto a = rig.Cache(), b = rig.Cache();
   const auto prompt = Tokens(3), other = Tokens(5, 2);
-  Chunk chunks[] = {{.cache = a.get(), .tokens = prompt, .first_position = 0, .wants_logits = true, .error = {}},
-                    {.cache = b.get(), .tokens = other, .first_position = 0, .wants_logits = false, .error = {}}};
+  Chunk chunks[] = {{.cache = a.get(), .tokens = prompt, .first_position = 0, .logits_wanted = 1, .error = {}},
+                    {.cache = b.get(), .tokens = other, .first_position = 0, .logits_wanted = 0, .error = {}}};
   std::vector<int> layers;
   rig.forward->Run(absl::MakeSpan(chunks), [&](int layer) { layers.push_back(layer); });
   EXPECT_EQ(layers, (std::vector<int>{0, 1}));
@@ -110,7 +110,7 @@ TEST(Forward, CountsWhatItDoes) {
   Chunk next{.cache = a.get(),
              .tokens = absl::MakeConstSpan(other).subspan(0, 1),
              .first_position = 3,
-             .wants_logits = true,
+             .logits_wanted = 1,
              .error = {}};
   rig.forward->Run(absl::MakeSpan(&next, 1), nullptr);
   EXPECT_EQ(next.computed, 1u);
@@ -174,7 +174,7 @@ TEST(Forward, NonFiniteKeysAreReportedWithLayerAndPosition) {
     auto pool = *kv::BlockPool::Create({2, 2, 32, type}, 8);
     auto cache = *kv::SequenceCache::Reserve(pool.get(), 10);
     const auto prompt = Tokens(4);
-    Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .wants_logits = true, .error = {}};
+    Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .logits_wanted = 1, .error = {}};
     forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
     EXPECT_EQ(chunk.error.code(), absl::StatusCode::kInternal);
     EXPECT_NE(chunk.error.message().find("layer 1 at position 0"), std::string::npos) << chunk.error;

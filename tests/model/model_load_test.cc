@@ -97,7 +97,7 @@ TEST(ModelLoad, BackendsAgree) {
       auto cache = *kv::SequenceCache::Reserve(pool.get(), 40);
       std::vector<int32_t> prompt(33);
       for (int i = 0; i < 33; ++i) prompt[i] = 5 + i * 7 % 240;
-      Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .wants_logits = true, .error = {}};
+      Chunk chunk{.cache = cache.get(), .tokens = prompt, .first_position = 0, .logits_wanted = 1, .error = {}};
       forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
       results.emplace_back(forward->Logits(0).begin(), forward->Logits(0).end());
     }

@@ -1,6 +1,7 @@
 #include "tests/sim/engine.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -14,6 +15,7 @@ namespace kvrelay::sim {
 namespace {
 
 constexpr int kPromptRows = 64;  // in one step
+constexpr int kDraftTokens = 7;
 constexpr absl::Duration kStepCost = absl::Milliseconds(20);
 constexpr absl::Duration kRowCost = absl::Microseconds(100);
 constexpr absl::Duration kBeatInterval = absl::Milliseconds(500);
@@ -133,8 +135,14 @@ void SimEngine::BeginStep() {
   std::vector<int> pending;
   for (const engine::LiveSession& live : live_) pending.push_back(live.held() ? 0 : live.PendingRows());
   const std::vector<int> rows = engine::PlanStep(pending, {.max_rows = 1024, .prompt_rows = kPromptRows});
-  int total = 0;
-  for (const int r : rows) total += r;
+  int total = std::accumulate(rows.begin(), rows.end(), 0);
+  int guesses = engine::GuessesThatFit(pending, rows, kDraftTokens);
+  auto stream = live_.begin();
+  for (size_t i = 0; i < rows.size() && guesses > 0; ++i, ++stream) {
+    const int made = rows[i] > 0 ? stream->Draft(guesses) : 0;
+    guesses -= made;
+    total += made;
+  }
   chunks_.clear();
   in_step_.clear();
   auto it = live_.begin();
@@ -153,8 +161,8 @@ void SimEngine::LayerDone(int layer) {
   for (size_t i = 0; i < chunks_.size(); ++i) {
     const model::Chunk& chunk = chunks_[i];
     WriteKv(chunk.cache, layer, chunk.first_position, chunk.tokens);
-    const int end = chunk.first_position + static_cast<int>(chunk.tokens.size());
-    in_step_[i]->listener().OnLayer(layer, chunk.first_position, end, chunk.wants_logits);
+    const int end = chunk.first_position + static_cast<int>(chunk.tokens.size()) - chunk.drafts;
+    in_step_[i]->listener().OnLayer(layer, chunk.first_position, end, chunk.logits_wanted > 0);
   }
   if (layer == kLayout.layers - 1) EndStep();
 }
@@ -164,20 +172,26 @@ void SimEngine::EndStep() {
   for (size_t i = 0; i < chunks_.size(); ++i) {
     model::Chunk& chunk = chunks_[i];
     const Live live = in_step_[i];
-    chunk.computed = chunk.appended = static_cast<uint32_t>(chunk.tokens.size());
+    chunk.computed = static_cast<uint32_t>(chunk.tokens.size());
+    chunk.appended = chunk.computed - chunk.drafts;
+    chunk.usable_drafts = chunk.drafts;
     chunk.positions_read = chunk.first_position + chunk.computed;
     chunk.cache->Publish(static_cast<int>(chunk.appended));
     live->Count(chunk);
-    if (!chunk.wants_logits) continue;
+    if (chunk.logits_wanted == 0) continue;
     // Up to its last row, a chunk that wants logits is the history.
-    std::vector<int32_t> history = live->history();
-    FillLogits(history, &logits_);
-    const auto token = live->Select(logits_, world_->Now());
-    KV_CHECK(token.ok(), "the model's logits are sound");
-    live->listener().OnSelected(*token);
-    if (token->end == sampling::EndReason::kNone && !live->session().spec().stop_after_first) continue;
-    CheckKv(live->session(), history, "kept");
-    End(live, absl::OkStatus(), token->end);
+    bool ended;
+    do {
+      const std::vector<int32_t> history = live->history();
+      FillLogits(history, &logits_);
+      const auto token = live->Select(logits_, world_->Now());
+      KV_CHECK(token.ok(), "the model's logits are sound");
+      live->listener().OnSelected(*token);
+      ended = token->end != sampling::EndReason::kNone || live->session().spec().stop_after_first;
+      if (!ended) continue;
+      CheckKv(live->session(), history, "kept");
+      End(live, absl::OkStatus(), token->end);
+    } while (!ended && live->TakeGuess(world_->Now()));
   }
   Loop();
 }
