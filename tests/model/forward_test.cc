@@ -40,8 +40,7 @@ struct Rig {
   }
   // Runs `tokens` after what is cached; returns the logits of the last.
   std::vector<float> Run(kv::SequenceCache& cache, absl::Span<const int32_t> tokens) {
-    Chunk chunk{
-        .cache = &cache, .tokens = tokens, .first_position = cache.kv_ready(), .logits_wanted = 1, .error = {}};
+    Chunk chunk{.cache = &cache, .tokens = tokens, .first_position = cache.kv_ready(), .logits_wanted = 1, .error = {}};
     forward->Run(absl::MakeSpan(&chunk, 1), nullptr);
     EXPECT_TRUE(chunk.error.ok()) << chunk.error;
     const auto logits = forward->Logits(0);
