@@ -258,7 +258,7 @@ class EngineImpl final : public Engine {
     if (!chunk.error.ok()) return End(live, chunk.error, sampling::EndReason::kNone);
     if (!chunk.wants_logits) return;
     live->listener().OnLogits(forward_->Logits(index));
-    absl::StatusOr<SelectedToken> token = live->Select(forward_->Logits(index), now);
+    absl::StatusOr<SelectedToken> token = live->Select(forward_->Logits(index), now, &scores_);
     if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
     const sampling::EndReason end = token->end;
     live->listener().OnSelected(*token);
@@ -282,6 +282,7 @@ class EngineImpl final : public Engine {
   std::list<LiveSession> live_;  // in order of arrival
   std::vector<model::Chunk> chunks_;
   std::vector<std::list<LiveSession>::iterator> in_step_;
+  std::vector<float> scores_;  // workspace of selections
   double row_cost_s_ = 0;
   absl::Duration last_beat_ = -absl::InfiniteDuration();
 

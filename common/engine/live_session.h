@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "common/engine/session.h"
 #include "common/model/forward.h"
+#include "common/sampling/sequence_sampler.h"
 
 namespace kvrelay::engine {
 
@@ -36,16 +37,20 @@ class LiveSession {
   void BeginStep(absl::Duration now, int step_rows);
   // Takes over what Forward counted.
   void Count(const model::Chunk& chunk);
-  // Ends the run: chooses the next token from logits, extends the history, and accounts for it.
-  absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now);
+  // Ends the run: chooses the next token from logits, extends the history, and accounts for it. `scores` is workspace
+  // for all sessions of the loop.
+  absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now, std::vector<float>* scores);
 
  private:
+  // Prompt and the tokens selected before this session runs.
+  static std::vector<int32_t> HistoryAtStart(const Session& session);
   // Full blocks of the cache are open to other sessions from now on.
   void ShareBlocks();
 
   const std::shared_ptr<Session> session_;
   const std::shared_ptr<SessionListener> listener_;
   std::vector<int32_t> history_;  // prompt and all selected tokens
+  sampling::SequenceSampler sampler_;
   PositionCounts counts_;
   RunRecord run_;
   absl::Duration run_began_;  // clock time; run_.start counts from the reservation

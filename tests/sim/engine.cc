@@ -172,7 +172,7 @@ void SimEngine::EndStep() {
     // Up to its last row, a chunk that wants logits is the history.
     std::vector<int32_t> history = live->history();
     FillLogits(history, &logits_);
-    const auto token = live->Select(logits_, world_->Now());
+    const auto token = live->Select(logits_, world_->Now(), &scores_);
     KV_CHECK(token.ok(), "the model's logits are sound");
     live->listener().OnSelected(*token);
     if (token->end == sampling::EndReason::kNone && !live->session().spec().stop_after_first) continue;
