@@ -21,7 +21,8 @@ namespace kvrelay::cli {
 namespace {
 
 constexpr char kHelp[] =
-    "/set NAME VALUE  set temperature, top-k, top-p, min-p, seed, max-tokens or execution\n"
+    "/set NAME VALUE  set temperature, top-k, top-p, min-p, seed, max-tokens, repetition-penalty, presence-penalty,\n"
+    "                 frequency-penalty or execution\n"
     "/stats           figures of the last answer and of the conversation\n"
     "/help            this text\n"
     "/exit            leave; so does Ctrl-D\n"
@@ -44,6 +45,12 @@ std::string Set(const std::string& name, const std::string& value, GenerationOpt
     understood = ParseInto<float>(value, absl::SimpleAtof, &options->top_p);
   } else if (name == "min-p") {
     understood = absl::SimpleAtof(value, &options->min_p);
+  } else if (name == "repetition-penalty") {
+    understood = ParseInto<float>(value, absl::SimpleAtof, &options->repetition_penalty);
+  } else if (name == "presence-penalty") {
+    understood = absl::SimpleAtof(value, &options->presence_penalty);
+  } else if (name == "frequency-penalty") {
+    understood = absl::SimpleAtof(value, &options->frequency_penalty);
   } else if (name == "top-k") {
     understood = absl::SimpleAtoi(value, &options->top_k);
   } else if (name == "max-tokens") {

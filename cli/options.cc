@@ -61,6 +61,14 @@ void AddSampling(Flags& flags, GenerationOptions* o) {
   flags.Add("--top-p", o->top_p, "Keeps the most likely tokens up to this probability, (0, 1]; default 1");
   flags.Add("--min-p", o->min_p, "Drops tokens below this share of the best one's probability; default 0");
   flags.Add("--seed", o->seed, "Seed of the random numbers; default: drawn by the service");
+  flags.Add("--repetition-penalty", o->repetition_penalty,
+            "Divides positive logits, and multiplies negative ones, of tokens in prompt or answer; above 0, default 1");
+  flags.Add("--presence-penalty", o->presence_penalty, "Taken off tokens of the answer so far; -2 to 2, default 0");
+  flags.Add("--frequency-penalty", o->frequency_penalty, "The same, times how often they occur; -2 to 2, default 0");
+  flags.Add("--logit-bias", o->logit_bias, "Added to logits of token ids, -100 to 100 each: 5:-100,7:2.5")
+      .List()
+      .TypeName("ID:BIAS");
+  flags.Add("--allowed-token-ids", o->allowed_token_ids, "No other tokens are selected: 1,2,3; default: all").List();
 }
 
 void AddExecution(Flags& flags, GenerationOptions* o) {

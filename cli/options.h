@@ -24,6 +24,10 @@ struct GenerationOptions {
   std::optional<float> top_p;
   float min_p = 0;
   std::optional<uint64_t> seed;
+  std::optional<float> repetition_penalty;
+  float presence_penalty = 0, frequency_penalty = 0;
+  std::vector<std::string> logit_bias;  // "ID:BIAS"
+  std::vector<uint32_t> allowed_token_ids;
   std::vector<std::string> stop;
   std::vector<uint32_t> stop_token_ids;
   bool ignore_eos = false;

@@ -2,7 +2,9 @@
 
 #include <ostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/text.h"
 #include "common/base/status_macros.h"
@@ -20,6 +22,33 @@ std::string ReadAtMost(std::istream& in, size_t limit) {
     text.append(buffer, static_cast<size_t>(in.gcount()));
   }
   return text;
+}
+
+absl::Status SetLogitBias(const std::vector<std::string>& biases, v1::SamplingParams* sampling) {
+  for (const std::string& text : biases) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+    uint32_t id = 0;
+    float bias = 0;
+    if (!absl::SimpleAtoi(parts.first, &id) || !absl::SimpleAtof(parts.second, &bias)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--logit-bias takes ID:BIAS, a token id and a number, not '", text, "'"));
+    }
+    (*sampling->mutable_logit_bias())[id] = bias;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSampling(const GenerationOptions& options, v1::SamplingParams* sampling) {
+  if (options.temperature) sampling->set_temperature(*options.temperature);
+  sampling->set_top_k(options.top_k);
+  if (options.top_p) sampling->set_top_p(*options.top_p);
+  sampling->set_min_p(options.min_p);
+  if (options.seed) sampling->set_seed(*options.seed);
+  if (options.repetition_penalty) sampling->set_repetition_penalty(*options.repetition_penalty);
+  sampling->set_presence_penalty(options.presence_penalty);
+  sampling->set_frequency_penalty(options.frequency_penalty);
+  sampling->mutable_allowed_token_ids()->Add(options.allowed_token_ids.begin(), options.allowed_token_ids.end());
+  return SetLogitBias(options.logit_bias, sampling);
 }
 
 bool IsChat(const Options& options) { return options.command == Command::kRun || options.chat; }
@@ -61,12 +90,7 @@ absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& opt
   v1::GenerateRequest request;
   request.set_request_id(options.request_id);
   request.set_model(options.model);
-  v1::SamplingParams* sampling = request.mutable_sampling();
-  if (options.temperature) sampling->set_temperature(*options.temperature);
-  sampling->set_top_k(options.top_k);
-  if (options.top_p) sampling->set_top_p(*options.top_p);
-  sampling->set_min_p(options.min_p);
-  if (options.seed) sampling->set_seed(*options.seed);
+  KV_RETURN_IF_ERROR(SetSampling(options, request.mutable_sampling()));
   if (options.max_tokens) request.set_max_tokens(*options.max_tokens);
   request.set_min_tokens(options.min_tokens);
   for (const std::string& stop : options.stop) {

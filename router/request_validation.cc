@@ -20,6 +20,11 @@ constexpr size_t kRoleBytesMax = 64;
 constexpr int kStopStringsMax = 16;
 constexpr size_t kStopBytesMax = 256;
 constexpr int kStopIdsMax = 64;
+constexpr size_t kLogitBiasesMax = 1024;
+constexpr int kAllowedIdsMax = 16384;
+constexpr float kLogitBiasMax = 100;
+constexpr float kRepetitionPenaltyMax = 100;
+constexpr float kAdditivePenaltyMax = 2;
 constexpr uint32_t kLogprobsMax = 20;
 constexpr int32_t kPriorityMax = 10;
 constexpr size_t kCacheSaltBytesMax = 64;
@@ -97,6 +102,63 @@ absl::Status CheckSampling(const v1::SamplingParams& sampling) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPenalties(const v1::SamplingParams& sampling) {
+  const float repetition = sampling.repetition_penalty();
+  if (sampling.has_repetition_penalty() && !(repetition > 0 && repetition <= kRepetitionPenaltyMax)) {
+    return Bad("sampling.repetition_penalty", repetition, absl::StrCat("above 0 and at most ", kRepetitionPenaltyMax));
+  }
+  const std::pair<const char*, float> additive[] = {{"sampling.presence_penalty", sampling.presence_penalty()},
+                                                    {"sampling.frequency_penalty", sampling.frequency_penalty()}};
+  for (const auto& [field, penalty] : additive) {
+    if (!(std::abs(penalty) <= kAdditivePenaltyMax)) {
+      return Bad(field, penalty, absl::StrCat("a number from ", -kAdditivePenaltyMax, " to ", kAdditivePenaltyMax));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLogitBias(const v1::SamplingParams& sampling, uint32_t vocabulary_size) {
+  if (sampling.logit_bias().size() > kLogitBiasesMax) {
+    return Bad("sampling.logit_bias", absl::StrCat(sampling.logit_bias().size(), " biases long"),
+               absl::StrCat("at most ", kLogitBiasesMax, " biases"));
+  }
+  for (const auto& [id, bias] : sampling.logit_bias()) {
+    if (id >= vocabulary_size) {
+      return Bad("sampling.logit_bias", absl::StrCat("for token id ", id),
+                 absl::StrCat("for ids below the vocabulary size, ", vocabulary_size));
+    }
+    if (!(std::abs(bias) <= kLogitBiasMax)) {
+      return Bad(absl::StrCat("sampling.logit_bias[", id, "]"), bias,
+                 absl::StrCat("a number from ", -kLogitBiasMax, " to ", kLogitBiasMax));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What ends the request, and is not selectable before min_tokens.
+std::set<uint32_t> EndIds(const v1::GenerateRequest& request, const ModelFacts& facts) {
+  std::set<uint32_t> ends(request.stop_token_ids().begin(), request.stop_token_ids().end());
+  if (!request.ignore_eos()) ends.insert(facts.eos_ids.begin(), facts.eos_ids.end());
+  return ends;
+}
+
+absl::Status CheckAllowedIds(const v1::GenerateRequest& request, const ModelFacts& facts) {
+  const auto& allowed = request.sampling().allowed_token_ids();
+  if (allowed.size() > kAllowedIdsMax) {
+    return Bad("sampling.allowed_token_ids", absl::StrCat(allowed.size(), " ids long"),
+               absl::StrCat("at most ", kAllowedIdsMax, " ids"));
+  }
+  KV_RETURN_IF_ERROR(CheckIds("sampling.allowed_token_ids", allowed, facts.vocabulary_size));
+  if (allowed.empty() || request.min_tokens() == 0) return absl::OkStatus();
+  const std::set<uint32_t> ends = EndIds(request, facts);
+  if (std::any_of(allowed.begin(), allowed.end(), [&](uint32_t id) { return !ends.contains(id); })) {
+    return absl::OkStatus();
+  }
+  return Bad(
+      "sampling.allowed_token_ids", "of end tokens alone",
+      absl::StrCat("a list with others too: no end token is selectable before min_tokens = ", request.min_tokens()));
+}
+
 absl::Status CheckStops(const v1::GenerateRequest& request, const ModelFacts& facts) {
   if (request.stop_size() > kStopStringsMax) {
     return Bad("stop", absl::StrCat(request.stop_size(), " strings long"),
@@ -123,7 +185,10 @@ absl::Status CheckOptions(const v1::GenerateRequest& request, const ModelFacts& 
                absl::StrCat("at most ", kRequestIdBytesMax, " bytes"));
   }
   KV_RETURN_IF_ERROR(CheckSampling(request.sampling()));
+  KV_RETURN_IF_ERROR(CheckPenalties(request.sampling()));
+  KV_RETURN_IF_ERROR(CheckLogitBias(request.sampling(), facts.vocabulary_size));
   KV_RETURN_IF_ERROR(CheckStops(request, facts));
+  KV_RETURN_IF_ERROR(CheckAllowedIds(request, facts));
   if (!v1::Execution_IsValid(request.execution())) {
     return Bad("execution", static_cast<int>(request.execution()), "one of the values of Execution");
   }
@@ -185,8 +250,7 @@ absl::Status CheckResume(const v1::GenerateRequest& request, uint32_t max_tokens
     return Bad("resume.seed", request.resume().seed(),
                absl::StrCat("that of the request, sampling.seed = ", request.sampling().seed()));
   }
-  std::set<uint32_t> ends(request.stop_token_ids().begin(), request.stop_token_ids().end());
-  if (!request.ignore_eos()) ends.insert(facts.eos_ids.begin(), facts.eos_ids.end());
+  const std::set<uint32_t> ends = EndIds(request, facts);
   for (int i = 0; i < ids.size(); ++i) {
     if (ends.contains(ids[i])) {
       return Bad(absl::StrCat("resume.token_ids[", i, "]"), ids[i],
@@ -194,6 +258,19 @@ absl::Status CheckResume(const v1::GenerateRequest& request, uint32_t max_tokens
     }
   }
   return absl::OkStatus();
+}
+
+void SetSampling(const v1::SamplingParams& sampling, uint64_t drawn_seed, wire::GenerationSpec* spec) {
+  spec->set_temperature(sampling.temperature());
+  spec->set_top_k(sampling.top_k());
+  spec->set_top_p(sampling.has_top_p() ? sampling.top_p() : 1);
+  spec->set_min_p(sampling.min_p());
+  spec->set_seed(sampling.has_seed() ? sampling.seed() : drawn_seed);
+  if (sampling.has_repetition_penalty()) spec->set_repetition_penalty(sampling.repetition_penalty());
+  spec->set_presence_penalty(sampling.presence_penalty());
+  spec->set_frequency_penalty(sampling.frequency_penalty());
+  *spec->mutable_logit_bias() = sampling.logit_bias();
+  *spec->mutable_allowed_token_ids() = sampling.allowed_token_ids();
 }
 
 }  // namespace
@@ -220,12 +297,7 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
   wire::GenerationSpec& spec = flow.spec;
   spec.mutable_token_ids()->Add(prompt.begin(), prompt.end());
   spec.set_prompt_length(static_cast<uint32_t>(prompt.size()));
-  const v1::SamplingParams& sampling = request.sampling();
-  spec.set_temperature(sampling.temperature());
-  spec.set_top_k(sampling.top_k());
-  spec.set_top_p(sampling.has_top_p() ? sampling.top_p() : 1);
-  spec.set_min_p(sampling.min_p());
-  spec.set_seed(sampling.has_seed() ? sampling.seed() : drawn_seed);
+  SetSampling(request.sampling(), drawn_seed, &spec);
   spec.set_max_tokens(max_tokens);
   spec.set_min_tokens(request.min_tokens());
   *spec.mutable_stop_token_ids() = request.stop_token_ids();

@@ -272,7 +272,7 @@ class EngineImpl final : public Engine {
     do {
       const absl::Span<const float> logits = forward_->Logits(index, row++);
       live->listener().OnLogits(logits);
-      absl::StatusOr<SelectedToken> token = live->Select(logits, now);
+      absl::StatusOr<SelectedToken> token = live->Select(logits, now, &scores_);
       if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
       const sampling::EndReason end = token->end;
       live->listener().OnSelected(*token);
@@ -298,6 +298,7 @@ class EngineImpl final : public Engine {
   std::list<LiveSession> live_;  // in order of arrival
   std::vector<model::Chunk> chunks_;
   std::vector<std::list<LiveSession>::iterator> in_step_;
+  std::vector<float> scores_;  // workspace of selections
   double row_cost_s_ = 0;
   absl::Duration last_beat_ = -absl::InfiniteDuration();
 

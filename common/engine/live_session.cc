@@ -9,16 +9,15 @@
 namespace kvrelay::engine {
 
 LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<SessionListener> listener)
-    : session_(std::move(session)), listener_(std::move(listener)), history_(session_->spec().tokens) {
-  const SessionSpec& spec = session_->spec();
+    : session_(std::move(session)),
+      listener_(std::move(listener)),
+      history_(HistoryAtStart(*session_)),
+      sampler_(&session_->spec(), history_, session_->spec().prompt_length) {
   const auto ready = static_cast<uint32_t>(session_->cache()->kv_ready());
   counts_.reused = static_cast<uint32_t>(session_->cache()->reused());
-  if (spec.source == KvSource::kReceived) {
-    const std::vector<int32_t>& selected = session_->received_selected();
-    KV_CHECK(!selected.empty(), "a received session has its next input");
-    KV_CHECK(ready == spec.tokens.size() + selected.size() - 1,
-             "a received session has the KV of all before its input");
-    history_.insert(history_.end(), selected.begin(), selected.end());
+  if (session_->spec().source == KvSource::kReceived) {
+    KV_CHECK(!session_->received_selected().empty(), "a received session has its next input");
+    KV_CHECK(ready == history_.size() - 1, "a received session has the KV of all before its input");
     counts_.received = ready - counts_.reused;
   } else {
     KV_CHECK(ready == counts_.reused, "nothing is computed before the start");
@@ -26,6 +25,13 @@ LiveSession::LiveSession(std::shared_ptr<Session> session, std::shared_ptr<Sessi
   counts_.kv_ready = ready;
   run_.first_position = ready;
   ShareBlocks();
+}
+
+std::vector<int32_t> LiveSession::HistoryAtStart(const Session& session) {
+  std::vector<int32_t> history = session.spec().tokens;
+  const std::vector<int32_t>& received = session.received_selected();
+  history.insert(history.end(), received.begin(), received.end());
+  return history;
 }
 
 int LiveSession::Draft(int limit) {
@@ -99,12 +105,11 @@ PositionCounts LiveSession::EndCounts() const {
   return counts;
 }
 
-absl::StatusOr<SelectedToken> LiveSession::Select(absl::Span<const float> logits, absl::Duration now) {
+absl::StatusOr<SelectedToken> LiveSession::Select(absl::Span<const float> logits, absl::Duration now,
+                                                  std::vector<float>* scores) {
   const SessionSpec& spec = session_->spec();
-  const auto index = static_cast<uint32_t>(history_.size() - spec.prompt_length);
-  KV_ASSIGN_OR_RETURN(sampling::Selection selection,
-                      sampling::Select(logits, spec.sampling, history_.size(),
-                                       sampling::BannedIds(spec.end_rule, index), spec.logprobs));
+  const uint32_t index = sampler_.next_index();
+  KV_ASSIGN_OR_RETURN(sampling::Selection selection, sampler_.Select(logits, scores));
   computed_before_ = std::max(computed_before_, run_.end_position);
   history_.push_back(selection.token);
   const sampling::EndReason end = sampling::EndsRequest(spec.end_rule, index + 1, selection.token);

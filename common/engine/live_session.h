@@ -8,6 +8,7 @@
 #include "common/engine/draft.h"
 #include "common/engine/session.h"
 #include "common/model/forward.h"
+#include "common/sampling/sequence_sampler.h"
 
 namespace kvrelay::engine {
 
@@ -40,8 +41,9 @@ class LiveSession {
   void BeginStep(absl::Duration now, int step_rows);
   // Takes over what Forward counted.
   void Count(const model::Chunk& chunk);
-  // Ends the run: chooses the next token from logits, extends the history, and accounts for it.
-  absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now);
+  // Ends the run: chooses the next token from logits, extends the history, and accounts for it. `scores` is workspace
+  // for all sessions of the loop.
+  absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now, std::vector<float>* scores);
   // Whether the token just selected was guessed: then its row, the next of the step, is the run that follows, and ends
   // with the logits that it has. Wrong guesses are counted, and gone, with the selection before.
   bool TakeGuess(absl::Duration now);
@@ -49,6 +51,8 @@ class LiveSession {
  private:
   // The guesses from the next on were wrong, or are of no use.
   void RejectGuesses();
+  // Prompt and the tokens selected before this session runs.
+  static std::vector<int32_t> HistoryAtStart(const Session& session);
   // Full blocks of the cache are open to other sessions from now on.
   void ShareBlocks();
 
@@ -59,6 +63,7 @@ class LiveSession {
   std::vector<int32_t> inputs_;  // of a step with guesses that are not settled: the pending input, then they
   size_t next_guess_ = 1;        // in inputs_, the first that is not settled
   size_t usable_guesses_ = 0;    // behind the input
+  sampling::SequenceSampler sampler_;
   PositionCounts counts_;
   RunRecord run_;
   absl::Duration run_began_;  // clock time; run_.start counts from the reservation

@@ -12,6 +12,7 @@
 #include "common/kv/sequence_cache.h"
 #include "common/sampling/end_rule.h"
 #include "common/sampling/sampler.h"
+#include "common/sampling/sequence_sampler.h"
 
 namespace kvrelay::engine {
 
@@ -55,12 +56,9 @@ struct SelectedToken {
 // Where the KV of the prompt comes from.
 enum class KvSource { kComputed, kReceived, kNoCache };
 
-struct SessionSpec {
+struct SessionSpec : sampling::SelectionSpec {
   std::vector<int32_t> tokens;  // prompt, then history
   uint32_t prompt_length = 0;   // 1..tokens.size()
-  sampling::SamplingParams sampling;
-  sampling::EndRule end_rule;  // max_tokens counts history
-  int logprobs = 0;
   KvSource source = KvSource::kComputed;
   std::string cache_salt;         // KV is shared with requests of the same salt; not used without a cache
   int priority = 0;               // each step counts as 10 s of waiting, where prompts wait for their turn

@@ -35,7 +35,7 @@ absl::Status ValidateSpec(const SessionSpec& spec, int vocabulary, int context_l
     return absl::InvalidArgumentError(absl::StrCat("logprobs ", spec.logprobs, " is outside 0 to 20"));
   KV_RETURN_IF_ERROR(CheckIds(spec.tokens, vocabulary, "token id"));
   KV_RETURN_IF_ERROR(CheckIds(spec.end_rule.stop_ids, vocabulary, "stop token id"));
-  return sampling::Validate(spec.sampling);
+  return sampling::Validate(spec, vocabulary);
 }
 
 int PositionsNeeded(const SessionSpec& spec) {

@@ -15,12 +15,12 @@ namespace kvrelay::sampling {
 namespace {
 
 struct Candidate {
-  float logit;
+  float score;
   int32_t id;
 };
 
 // The one order of candidates. It is total, so a partial selection gives the same prefix whatever the algorithm.
-bool Before(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+bool Before(const Candidate& a, const Candidate& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; }
 
 // Passes over the whole vocabulary work on this many values at once: a fixed number, which the compiler turns into
 // vectors.
@@ -43,18 +43,13 @@ absl::Status CheckFinite(absl::Span<const float> logits, uint64_t position) {
       absl::StrCat("the logit of token ", id, " for position ", position, " is ", logits[id], ", not a finite number"));
 }
 
-// Calls visit(begin, end) for the runs of ids between banned ones, ascending.
+// Calls visit(begin, end) for the ranges of selectable ids in the vocabulary, ascending; none is empty.
 template <typename Visit>
-void ForAllowedRanges(size_t vocabulary, absl::Span<const int32_t> banned, Visit visit) {
-  std::vector<int32_t> sorted(banned.begin(), banned.end());
-  std::sort(sorted.begin(), sorted.end());
-  size_t begin = 0;
-  for (int32_t id : sorted) {
-    if (id < 0 || static_cast<size_t>(id) >= vocabulary || static_cast<size_t>(id) < begin) continue;
-    visit(begin, static_cast<size_t>(id));
-    begin = static_cast<size_t>(id) + 1;
+void ForRanges(absl::Span<const IdRange> ranges, size_t vocabulary, Visit visit) {
+  for (const IdRange& range : ranges) {
+    const size_t begin = range.begin, end = std::min<size_t>(range.end, vocabulary);
+    if (begin < end) visit(begin, end);
   }
-  visit(begin, vocabulary);
 }
 
 float Largest(absl::Span<const float> logits) {
@@ -69,27 +64,26 @@ float Largest(absl::Span<const float> logits) {
   return best;
 }
 
-std::optional<Candidate> Greedy(absl::Span<const float> logits, absl::Span<const int32_t> banned) {
+std::optional<Candidate> Greedy(absl::Span<const float> scores, absl::Span<const IdRange> selectable) {
   std::optional<Candidate> best;
-  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
-    if (begin == end) return;
-    const float most = Largest(logits.subspan(begin, end - begin));
-    if (best && most <= best->logit) return;
-    const auto at = std::find(logits.begin() + begin, logits.begin() + end, most);
-    best = {most, static_cast<int32_t>(at - logits.begin())};
+  ForRanges(selectable, scores.size(), [&](size_t begin, size_t end) {
+    const float most = Largest(scores.subspan(begin, end - begin));
+    if (best && most <= best->score) return;
+    const auto at = std::find(scores.begin() + begin, scores.begin() + end, most);
+    best = {most, static_cast<int32_t>(at - scores.begin())};
   });
   return best;
 }
 
-// Allowed candidates in order, found only as far as somebody reads: most draws end within the first few of 49,152. Each
-// search takes the next lower band of logits and sorts what lies in it.
+// Candidates in order, found only as far as somebody reads: most draws end within the first few of 49,152. Each search
+// takes the next lower band of scores and sorts what lies in it.
 class Ordered {
  public:
   // `band` is the height of the first one; each further one is twice as high.
-  Ordered(absl::Span<const float> logits, absl::Span<const int32_t> banned, float best, float band)
-      : logits_(logits), banned_(banned), low_(best), band_(std::max(band, kLeastBand)) {}
+  Ordered(absl::Span<const float> scores, absl::Span<const IdRange> selectable, float best, float band)
+      : scores_(scores), selectable_(selectable), low_(best), band_(std::max(band, kLeastBand)) {}
 
-  // REQUIRES: there are more than `i` allowed candidates.
+  // REQUIRES: there are more than `i` candidates.
   const Candidate& operator[](size_t i) {
     while (i >= found_.size()) SearchNextBand();
     return found_[i];
@@ -102,17 +96,17 @@ class Ordered {
     const float high = found_.empty() ? std::numeric_limits<float>::infinity() : low_;
     const float low = low_ - band_;
     const size_t sorted = found_.size();
-    ForAllowedRanges(logits_.size(), banned_, [&](size_t begin, size_t end) {
+    ForRanges(selectable_, scores_.size(), [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i)
-        if (logits_[i] >= low && logits_[i] < high) found_.push_back({logits_[i], static_cast<int32_t>(i)});
+        if (scores_[i] >= low && scores_[i] < high) found_.push_back({scores_[i], static_cast<int32_t>(i)});
     });
     std::sort(found_.begin() + sorted, found_.end(), Before);
     low_ = low;
     band_ *= 2;
   }
 
-  const absl::Span<const float> logits_;
-  const absl::Span<const int32_t> banned_;
+  const absl::Span<const float> scores_;
+  const absl::Span<const IdRange> selectable_;
   float low_, band_;
   std::vector<Candidate> found_;
 };
@@ -138,14 +132,14 @@ double Sum(absl::Span<const float> weights) {
 }
 
 // The best has weight 1, so min_p compares with weights directly.
-int32_t Draw(absl::Span<const float> logits, absl::Span<const int32_t> banned, float best, const SamplingParams& params,
-             float uniform) {
-  const std::vector<float> weights = Weights(logits, best, params.temperature);
-  Ordered ordered(logits, banned, best, 4 * params.temperature);
+int32_t Draw(absl::Span<const float> scores, absl::Span<const IdRange> selectable, float best,
+             const SamplingParams& params, float uniform) {
+  const std::vector<float> weights = Weights(scores, best, params.temperature);
+  Ordered ordered(scores, selectable, best, 4 * params.temperature);
   // The mass that top_p is a share of: by id, or by rank where top_k has chosen.
   double total = 0;
   size_t kept = 0;
-  ForAllowedRanges(logits.size(), banned, [&](size_t begin, size_t end) {
+  ForRanges(selectable, scores.size(), [&](size_t begin, size_t end) {
     kept += end - begin;
     if (params.top_k == 0) total += Sum(absl::MakeConstSpan(weights).subspan(begin, end - begin));
   });
@@ -177,12 +171,11 @@ int32_t Draw(absl::Span<const float> logits, absl::Span<const int32_t> banned, f
   return ordered[kept - 1].id;
 }
 
-std::optional<int32_t> Choose(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
-                              absl::Span<const int32_t> banned) {
-  const std::optional<Candidate> best = Greedy(logits, banned);
+std::optional<int32_t> Choose(const Candidates& candidates, const SamplingParams& params, uint64_t position) {
+  const std::optional<Candidate> best = Greedy(candidates.scores, candidates.selectable);
   if (!best) return std::nullopt;
   if (params.temperature == 0) return best->id;
-  return Draw(logits, banned, best->logit, params, RandomUniform(params.seed, 0, position));
+  return Draw(candidates.scores, candidates.selectable, best->score, params, RandomUniform(params.seed, 0, position));
 }
 
 void AddLogprobs(absl::Span<const float> logits, int count, Selection* selection) {
@@ -190,9 +183,9 @@ void AddLogprobs(absl::Span<const float> logits, int count, Selection* selection
   const float log_sum = kernels::Log(static_cast<float>(Sum(Weights(logits, best, 1))));
   const auto logprob = [&](float logit) { return (logit - best) - log_sum; };
   selection->logprob = logprob(logits[selection->token]);
-  Ordered ordered(logits, {}, best, 4);
+  Ordered ordered(logits, {&kAllIds, 1}, best, 4);
   for (size_t i = 0; i < std::min<size_t>(count, logits.size()); ++i)
-    selection->top.push_back({ordered[i].id, logprob(ordered[i].logit)});
+    selection->top.push_back({ordered[i].id, logprob(ordered[i].score)});
 }
 
 }  // namespace
@@ -208,15 +201,15 @@ absl::Status Validate(const SamplingParams& params) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Selection> Select(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
-                                 absl::Span<const int32_t> banned, int logprobs) {
-  KV_RETURN_IF_ERROR(CheckFinite(logits, position));
-  const std::optional<int32_t> token = Choose(logits, params, position, banned);
+absl::StatusOr<Selection> Select(const Candidates& candidates, const SamplingParams& params, uint64_t position,
+                                 int logprobs) {
+  KV_RETURN_IF_ERROR(CheckFinite(candidates.logits, position));
+  const std::optional<int32_t> token = Choose(candidates, params, position);
   if (!token)
-    return absl::InternalError(absl::StrCat("no token is selectable for position ", position, ": all ", logits.size(),
-                                            " of the vocabulary are banned"));
+    return absl::InternalError(absl::StrCat("no token is selectable for position ", position, ": none of the ",
+                                            candidates.logits.size(), " of the vocabulary may be selected"));
   Selection selection{.token = *token, .logprob = 0, .top = {}};
-  if (logprobs > 0) AddLogprobs(logits, logprobs, &selection);
+  if (logprobs > 0) AddLogprobs(candidates.logits, logprobs, &selection);
   return selection;
 }
 

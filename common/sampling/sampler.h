@@ -1,11 +1,12 @@
 // Chooses a token from logits. Pure: the result depends on the arguments alone, so any worker, retry or replay gives
-// the same token. Candidates are ordered by (logit descending, id ascending); one random number f(seed, 0, position)
+// the same token. Candidates are ordered by (score descending, id ascending); one random number f(seed, 0, position)
 // decides. Any thread may call any function.
 //
-// Options apply in this order: banned ids are removed; logits are divided by the temperature (0: the first candidate is
-// taken, no other option matters); top_k keeps the first k; top_p keeps the shortest prefix with at least that share of
-// the probability that top_k left; min_p drops what is less likely than that share of the first. At least one always
-// stays. The draw is then by softmax over what is left.
+// Options apply in this order: only selectable ids are candidates; scores are logits with bias and penalties
+// (logit_adjuster.h), divided by the temperature (0: the first candidate is taken, what follows does not matter); top_k
+// keeps the first k; top_p keeps the shortest prefix with at least that share of the probability that top_k left; min_p
+// drops what is less likely than that share of the first. At least one always stays. The draw is then by softmax over
+// what is left.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/sampling/id_ranges.h"
 
 namespace kvrelay::sampling {
 
@@ -38,11 +40,18 @@ struct Selection {
   std::vector<TopToken> top;  // `logprobs` of them, best first
 };
 
-// `position` is the absolute position of the new token (prompt + tokens selected before). `banned` ids are not
-// selectable but count in log-probabilities; ids outside the vocabulary are ignored. INTERNAL if a logit is not finite
-// or nothing is selectable. REQUIRES: Validate(params) is OK.
-absl::StatusOr<Selection> Select(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
-                                 absl::Span<const int32_t> banned, int logprobs);
+// What there is to choose from.
+struct Candidates {
+  absl::Span<const float> logits;        // raw, [vocabulary]
+  absl::Span<const float> scores;        // [vocabulary]; `logits` themselves if no option changes them
+  absl::Span<const IdRange> selectable;  // ascending, disjoint; what is beyond the vocabulary is ignored
+};
+
+// `position` is the absolute position of the new token (prompt + tokens selected before). All ids count in
+// log-probabilities, selectable or not. INTERNAL if a logit is not finite or nothing is selectable. REQUIRES:
+// Validate(params) is OK; scores are finite where logits are.
+absl::StatusOr<Selection> Select(const Candidates& candidates, const SamplingParams& params, uint64_t position,
+                                 int logprobs);
 
 // f(seed, choice, position): uniform in [0, 1), 24 bits: the first word of Philox4x32-10 (philox.h) with key `seed` and
 // counter (position, choice, 0).

@@ -26,11 +26,25 @@ absl::Status CheckAtMost(const char* field, uint64_t value, uint64_t limit) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", more than ", limit));
 }
 
+sampling::LogitOptions LogitOptionsOf(const v1::GenerationSpec& spec) {
+  sampling::LogitOptions options{
+      .repetition_penalty = spec.has_repetition_penalty() ? spec.repetition_penalty() : 1,
+      .presence_penalty = spec.presence_penalty(),
+      .frequency_penalty = spec.frequency_penalty(),
+      .bias = {},
+  };
+  // An id of over 31 bits becomes a negative one, which no vocabulary has.
+  for (const auto& [id, bias] : spec.logit_bias()) options.bias.emplace_back(static_cast<int32_t>(id), bias);
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, const WorkerContext& context) {
   KV_RETURN_IF_ERROR(CheckIds("token_ids", spec.token_ids(), context.engine->context_length(), context.vocabulary));
   KV_RETURN_IF_ERROR(CheckIds("stop_token_ids", spec.stop_token_ids(), kMaxStopTokenIds, context.vocabulary));
+  KV_RETURN_IF_ERROR(CheckIds("allowed_token_ids", spec.allowed_token_ids(), kMaxAllowedTokenIds, context.vocabulary));
+  KV_RETURN_IF_ERROR(CheckAtMost("number of logit_bias", spec.logit_bias().size(), kMaxLogitBiases));
   KV_RETURN_IF_ERROR(CheckAtMost("prompt_length", spec.prompt_length(), spec.token_ids_size()));
   KV_RETURN_IF_ERROR(CheckAtMost("logprobs", spec.logprobs(), kMaxLogprobs));
   KV_RETURN_IF_ERROR(CheckAtMost("cache_salt bytes", spec.cache_salt().size(), kMaxCacheSaltBytes));
@@ -45,11 +59,13 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
                      .top_p = spec.top_p(),
                      .min_p = spec.min_p(),
                      .seed = spec.seed()};
-  KV_RETURN_IF_ERROR(sampling::Validate(result.sampling));
+  result.logit_options = LogitOptionsOf(spec);
+  result.allowed_ids.assign(spec.allowed_token_ids().begin(), spec.allowed_token_ids().end());
   if (!spec.ignore_eos()) result.end_rule.eos_ids = context.eos_ids;
   result.end_rule.stop_ids.assign(spec.stop_token_ids().begin(), spec.stop_token_ids().end());
   result.end_rule.max_tokens = spec.max_tokens();
   result.end_rule.min_tokens = spec.min_tokens();
+  KV_RETURN_IF_ERROR(sampling::Validate(result, context.vocabulary));
   result.logprobs = static_cast<int>(spec.logprobs());
   if (spec.priority() < -kMaxPriority || spec.priority() > kMaxPriority)
     return absl::InvalidArgumentError(

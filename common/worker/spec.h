@@ -14,6 +14,8 @@ namespace kvrelay::worker {
 
 // Limits of a spec, beside the model's vocabulary and context. The router enforces the same on its clients.
 inline constexpr int kMaxStopTokenIds = 64;
+inline constexpr int kMaxLogitBiases = 1024;
+inline constexpr int kMaxAllowedTokenIds = 16384;
 inline constexpr int kMaxLogprobs = 20;
 inline constexpr int kMaxCacheSaltBytes = 64;
 inline constexpr int kMaxPriority = 10;

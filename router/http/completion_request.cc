@@ -1,5 +1,6 @@
 #include "router/http/completion_request.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "router/http/json_fields.h"
 #include "router/http/prompt_fields.h"
@@ -17,6 +18,34 @@ constexpr int kLogprobsMax = 20;
 // Of all prompts, each n times: a small request must not become much work.
 constexpr size_t kCallBytesMax = 4 << 20;
 
+// {"50256": -100}: ids are keys, and JSON's keys are strings.
+void ReadLogitBias(Fields& fields, v1::SamplingParams* sampling) {
+  const Json* const biases = fields.Find("logit_bias");
+  if (biases == nullptr) return;
+  constexpr char kMust[] = "an object of token ids, each once and with a number";
+  if (!biases->is_object()) return fields.Fail("logit_bias", kMust);
+  for (const auto& [key, bias] : biases->items()) {
+    uint32_t id = 0;
+    if (!absl::SimpleAtoi(key, &id) || !bias.is_number()) return fields.Fail("logit_bias", kMust);
+    const bool first = sampling->mutable_logit_bias()->insert({id, static_cast<float>(bias.get<double>())}).second;
+    if (!first) return fields.Fail("logit_bias", kMust);
+  }
+}
+
+void ReadAllowedIds(Fields& fields, v1::SamplingParams* sampling) {
+  if (fields.Find("allowed_token_ids") == nullptr) return;
+  sampling->mutable_allowed_token_ids()->Swap(ReadTokenIds(fields, "allowed_token_ids").mutable_ids());
+  // In kvrelay.v1 that would allow all.
+  if (sampling->allowed_token_ids().empty()) fields.Fail("allowed_token_ids", "a list of token ids, and not empty");
+}
+
+void ReadPenalties(Fields& fields, v1::SamplingParams* sampling) {
+  const auto number = [&fields](const char* name) { return static_cast<float>(fields.Number(name).value_or(0)); };
+  sampling->set_presence_penalty(number("presence_penalty"));
+  sampling->set_frequency_penalty(number("frequency_penalty"));
+  if (fields.Find("repetition_penalty") != nullptr) sampling->set_repetition_penalty(number("repetition_penalty"));
+}
+
 void ReadSampling(Fields& fields, v1::SamplingParams* sampling) {
   sampling->set_temperature(static_cast<float>(fields.Number("temperature").value_or(kDefaultTemperature)));
   if (const auto top_p = fields.Number("top_p")) sampling->set_top_p(static_cast<float>(*top_p));
@@ -24,6 +53,9 @@ void ReadSampling(Fields& fields, v1::SamplingParams* sampling) {
   if (const auto seed = fields.Integer("seed", INT64_MIN, INT64_MAX)) sampling->set_seed(static_cast<uint64_t>(*seed));
   const int64_t top_k = fields.Integer("top_k", -1, UINT32_MAX).value_or(0);  // -1 keeps all, as 0
   sampling->set_top_k(static_cast<uint32_t>(std::max<int64_t>(top_k, 0)));
+  ReadPenalties(fields, sampling);
+  ReadLogitBias(fields, sampling);
+  ReadAllowedIds(fields, sampling);
 }
 
 void ReadStop(Fields& fields, v1::GenerateRequest& request) {

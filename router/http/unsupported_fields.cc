@@ -13,12 +13,9 @@ constexpr Option kOptions[] = {
     // OpenAI
     {"audio"},
     {"best_of", "1"},
-    {"frequency_penalty"},
     {"function_call", "\"none\""},
     {"functions"},
-    {"logit_bias"},
     {"modalities", "[\"text\"]"},
-    {"presence_penalty"},
     {"response_format", "{\"type\":\"text\"}"},
     {"suffix"},
     {"tool_choice", "\"none\""},
@@ -27,7 +24,6 @@ constexpr Option kOptions[] = {
     // vLLM
     {"add_generation_prompt", "true", false},
     {"add_special_tokens", "true", false},
-    {"allowed_token_ids"},
     {"bad_words"},
     {"chat_template"},
     {"chat_template_kwargs"},
@@ -41,7 +37,6 @@ constexpr Option kOptions[] = {
     {"length_penalty", "1.0"},
     {"prompt_embeds"},
     {"prompt_logprobs"},
-    {"repetition_penalty", "1.0"},
     {"return_token_ids"},
     {"return_tokens_as_token_ids"},
     {"skip_special_tokens", "true", false},

@@ -31,10 +31,29 @@ TEST_F(AppTest, QuietLeavesTheStatisticsOut) {
 }
 
 TEST_F(AppTest, EveryOptionReachesTheRequest) {
-  const Result result = Run({"generate", "--max-tokens=5", "--min-tokens=2", "--temperature=0.7", "--top-k=40",
-                             "--top-p=0.9", "--min-p=0.05", "--seed=18446744073709551615", "--stop=a,b", "--stop", "c",
-                             "--stop-token-ids=1,2", "--ignore-eos", "--execution=no-cache", "--logprobs=2",
-                             "--request-id=me", "--model=fake", "--token-ids=7,8,9"});
+  const Result result = Run({"generate",
+                             "--max-tokens=5",
+                             "--min-tokens=2",
+                             "--temperature=0.7",
+                             "--top-k=40",
+                             "--top-p=0.9",
+                             "--min-p=0.05",
+                             "--seed=18446744073709551615",
+                             "--stop=a,b",
+                             "--stop",
+                             "c",
+                             "--stop-token-ids=1,2",
+                             "--ignore-eos",
+                             "--execution=no-cache",
+                             "--logprobs=2",
+                             "--request-id=me",
+                             "--model=fake",
+                             "--repetition-penalty=1.5",
+                             "--presence-penalty=-1",
+                             "--frequency-penalty=0.5",
+                             "--logit-bias=5:-100,7:2.5",
+                             "--allowed-token-ids=5,7",
+                             "--token-ids=7,8,9"});
   EXPECT_EQ(result.code, 0) << result.err;
   v1::GenerateRequest expected;
   expected.set_request_id("me");
@@ -47,6 +66,13 @@ TEST_F(AppTest, EveryOptionReachesTheRequest) {
   expected.mutable_sampling()->set_top_p(0.9f);
   expected.mutable_sampling()->set_min_p(0.05f);
   expected.mutable_sampling()->set_seed(18446744073709551615u);
+  expected.mutable_sampling()->set_repetition_penalty(1.5f);
+  expected.mutable_sampling()->set_presence_penalty(-1);
+  expected.mutable_sampling()->set_frequency_penalty(0.5f);
+  (*expected.mutable_sampling()->mutable_logit_bias())[5] = -100;
+  (*expected.mutable_sampling()->mutable_logit_bias())[7] = 2.5f;
+  expected.mutable_sampling()->add_allowed_token_ids(5);
+  expected.mutable_sampling()->add_allowed_token_ids(7);
   expected.add_stop("a,b");
   expected.add_stop("c");
   expected.add_stop_token_ids(1);
@@ -71,6 +97,14 @@ TEST_F(AppTest, TheServiceJudgesRangesNotTheClient) {
   EXPECT_EQ(LastRequest().sampling().top_p(), 2);
   EXPECT_TRUE(LastRequest().has_max_tokens());
   EXPECT_EQ(LastRequest().max_tokens(), 0u);
+}
+
+TEST_F(AppTest, BiasIsAnIdAndANumber) {
+  for (const char* bad : {"5", "5:", ":1", "x:1", "-1:1", "5:x"}) {
+    const Result result = Run({"generate", "a", "--logit-bias", bad});
+    EXPECT_NE(result.code, 0) << bad;
+    EXPECT_THAT(result.err, HasSubstr("--logit-bias takes ID:BIAS")) << bad;
+  }
 }
 
 TEST_F(AppTest, EmptyPromptIsSent) {

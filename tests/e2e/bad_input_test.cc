@@ -51,6 +51,31 @@ const BadRequest kBadRequests[] = {
     {"NaN top_p", [](R& r) { r.mutable_sampling()->set_top_p(NAN); }, "top_p"},
     {"min_p 2", [](R& r) { r.mutable_sampling()->set_min_p(2); }, "min_p"},
     {"NaN min_p", [](R& r) { r.mutable_sampling()->set_min_p(NAN); }, "min_p"},
+    {"NaN repetition_penalty", [](R& r) { r.mutable_sampling()->set_repetition_penalty(NAN); }, "repetition_penalty"},
+    {"repetition_penalty 0", [](R& r) { r.mutable_sampling()->set_repetition_penalty(0); }, "repetition_penalty"},
+    {"presence_penalty 3", [](R& r) { r.mutable_sampling()->set_presence_penalty(3); }, "presence_penalty"},
+    {"infinite frequency_penalty", [](R& r) { r.mutable_sampling()->set_frequency_penalty(INFINITY); },
+     "frequency_penalty"},
+    {"bias outside the vocabulary", [](R& r) { (*r.mutable_sampling()->mutable_logit_bias())[49152] = 1; }, "49152"},
+    {"bias 101", [](R& r) { (*r.mutable_sampling()->mutable_logit_bias())[5] = 101; }, "logit_bias[5]"},
+    {"too many biases",
+     [](R& r) {
+       for (uint32_t id = 0; id < 1025; ++id) (*r.mutable_sampling()->mutable_logit_bias())[id] = 1;
+     },
+     "1024"},
+    {"allowed id outside the vocabulary", [](R& r) { r.mutable_sampling()->add_allowed_token_ids(49152); },
+     "allowed_token_ids"},
+    {"too many allowed ids",
+     [](R& r) {
+       for (int i = 0; i < 16385; ++i) r.mutable_sampling()->add_allowed_token_ids(1);
+     },
+     "16384"},
+    {"nothing allowed but an end token",
+     [](R& r) {
+       r.mutable_sampling()->add_allowed_token_ids(2);
+       r.set_min_tokens(1);
+     },
+     "end tokens"},
     {"10,000 stop strings",
      [](R& r) {
        for (int i = 0; i < 10'000; ++i) r.add_stop("stop");
@@ -102,6 +127,11 @@ TEST_F(BadInputTest, LargestGoodValuesAreTaken) {
   request.mutable_sampling()->set_top_p(1);
   request.mutable_sampling()->set_min_p(1);
   request.mutable_sampling()->set_seed(UINT64_MAX);
+  request.mutable_sampling()->set_repetition_penalty(100);
+  request.mutable_sampling()->set_presence_penalty(2);
+  request.mutable_sampling()->set_frequency_penalty(2);
+  for (uint32_t id = 0; id < 1024; ++id) (*request.mutable_sampling()->mutable_logit_bias())[id] = 100;
+  for (uint32_t id = 0; id < 16384; ++id) request.mutable_sampling()->add_allowed_token_ids(3 * id);
   request.set_logprobs(20);
   request.set_min_tokens(4);
   for (int i = 0; i < 16; ++i) request.add_stop(std::string(256, 's'));
@@ -109,7 +139,10 @@ TEST_F(BadInputTest, LargestGoodValuesAreTaken) {
   const Stream stream = Generate(stub(), request);
   ExpectSound(stream);
   EXPECT_EQ(stream.started.seed(), UINT64_MAX);
-  for (const v1::Token& token : stream.tokens) EXPECT_EQ(token.top_size(), 20);
+  for (const v1::Token& token : stream.tokens) {
+    EXPECT_EQ(token.top_size(), 20);
+    EXPECT_EQ(token.id() % 3, 0u) << "the allowed ids";
+  }
 }
 
 TEST_F(BadInputTest, OfTheUnaryCalls) {

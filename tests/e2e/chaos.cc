@@ -45,6 +45,11 @@ std::vector<v1::GenerateRequest> Requests() {
   requests[5].add_stop("return");
   requests[6].mutable_sampling()->set_temperature(1.0f);
   requests[6].mutable_sampling()->set_top_k(40);
+  for (const int i : {1, 4, 6}) {
+    requests[i].mutable_sampling()->set_repetition_penalty(1.15f);
+    requests[i].mutable_sampling()->set_presence_penalty(0.5f);
+    requests[i].mutable_sampling()->set_frequency_penalty(0.3f);
+  }
   return requests;
 }
 

@@ -28,6 +28,12 @@ v1::GenerateRequest Request(int number) {
     request.mutable_sampling()->set_temperature(0.8f);
     request.mutable_sampling()->set_seed(5);
   }
+  if (number > 0) {
+    request.mutable_sampling()->set_repetition_penalty(1.2f);
+    request.mutable_sampling()->set_presence_penalty(0.6f);
+    request.mutable_sampling()->set_frequency_penalty(0.4f);
+    (*request.mutable_sampling()->mutable_logit_bias())[30] = -5;
+  }
   request.set_execution(number == 2 ? v1::EXECUTION_LOCAL : v1::EXECUTION_SPLIT);
   return request;
 }

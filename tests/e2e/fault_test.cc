@@ -18,6 +18,10 @@ v1::GenerateRequest SampledRequest() {
   request.mutable_sampling()->set_temperature(0.9f);
   request.mutable_sampling()->set_top_p(0.95f);
   request.mutable_sampling()->set_seed(11);
+  request.mutable_sampling()->set_repetition_penalty(1.2f);
+  request.mutable_sampling()->set_presence_penalty(0.6f);
+  request.mutable_sampling()->set_frequency_penalty(0.4f);
+  (*request.mutable_sampling()->mutable_logit_bias())[30] = -5;
   request.set_min_tokens(kTokens);
   request.add_stop("no text of this kind");
   request.set_logprobs(3);

@@ -126,10 +126,31 @@ TEST_F(GenerationTest, ExecutionsGiveTheSameBits) {
     v1::GenerateRequest request = FixedLength(LongText(), 12);
     request.set_logprobs(5);
     request.mutable_sampling()->set_seed(42);
-    if (!greedy) request.mutable_sampling()->set_temperature(1.5f);
+    if (!greedy) {
+      request.mutable_sampling()->set_temperature(1.5f);
+      request.mutable_sampling()->set_repetition_penalty(1.2f);
+      request.mutable_sampling()->set_presence_penalty(0.6f);
+      request.mutable_sampling()->set_frequency_penalty(0.4f);
+      (*request.mutable_sampling()->mutable_logit_bias())[30] = -5;
+      for (uint32_t id = 0; id < 10'000; ++id) request.mutable_sampling()->add_allowed_token_ids(3 * id);
+    }
     const Stream split = Run(request, v1::EXECUTION_SPLIT);
     ExpectSameBits(split, Run(request, v1::EXECUTION_LOCAL));
     ExpectSameBits(split, Run(request, v1::EXECUTION_NO_CACHE));
+  }
+}
+
+// The prefill worker selects token 0, and alone if it is the only one.
+TEST_F(GenerationTest, OptionsHoldFromTheFirstTokenOn) {
+  for (const uint32_t count : {1, 6}) {
+    v1::GenerateRequest request = FixedLength("The capital of France is", count);
+    const Stream free = Run(request, v1::EXECUTION_SPLIT);
+    (*request.mutable_sampling()->mutable_logit_bias())[free.tokens[0].id()] = -100;
+    request.set_logprobs(1);
+    const Stream biased = Run(request, v1::EXECUTION_SPLIT);
+    EXPECT_NE(biased.tokens[0].id(), free.tokens[0].id());
+    EXPECT_EQ(biased.tokens[0].top(0).id(), free.tokens[0].id()) << "log-probabilities are those before all options";
+    ExpectSameBits(biased, Run(request, v1::EXECUTION_LOCAL));
   }
 }
 

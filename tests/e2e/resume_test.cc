@@ -24,7 +24,8 @@ class RouterKilled : public ::testing::Test {
     const auto client =
         Process::Start("kvrelay",
                        {"generate", "--quiet", "--address", routers, "--max-tokens", "200", "--min-tokens", "200",
-                        "--temperature", "0.9", "--seed", "5", "Once upon a time"},
+                        "--temperature", "0.9", "--seed", "5", "--repetition-penalty", "1.1", "--presence-penalty",
+                        "0.5", "--frequency-penalty", "0.2", "Once upon a time"},
                        absl::StrCat(cluster_.directory(), "/", name));
     if (!client.ok()) return client.status().ToString();
     EXPECT_TRUE(WaitUntil([&] { return (*client)->Log().size() > kHalf || !(*client)->Running(); }));

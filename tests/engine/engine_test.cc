@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -35,6 +36,11 @@ std::unique_ptr<Engine> MakeEngine(EngineOptions options = {}) {
   auto engine = Engine::Create(&TinyModel(), options, Clock::Real());
   EXPECT_TRUE(engine.ok()) << engine.status();
   return *std::move(engine);
+}
+
+// Options that depend on all tokens selected before.
+sampling::LogitOptions Penalties() {
+  return {.repetition_penalty = 1.2f, .presence_penalty = 0.5f, .frequency_penalty = 0.25f, .bias = {{7, 1}, {9, -2}}};
 }
 
 SessionSpec Spec(int prompt, uint32_t max_tokens, KvSource source = KvSource::kComputed) {
@@ -155,12 +161,26 @@ TEST(Engine, HistoryContinuesWithTheSameTokens) {
   auto engine = MakeEngine();
   SessionSpec spec = Spec(9, 12);
   spec.sampling = {.temperature = 1.0f, .seed = 99};
+  spec.logit_options = Penalties();
   const auto whole = RunToEnd(*engine, spec)->Ids();
   SessionSpec resumed = spec;
   resumed.tokens.insert(resumed.tokens.end(), whole.begin(), whole.begin() + 5);
   const auto r = RunToEnd(*engine, resumed);
   EXPECT_EQ(r->tokens[0].index, 5u);
   EXPECT_EQ(r->Ids(), std::vector<int32_t>(whole.begin() + 5, whole.end()));
+}
+
+TEST(Engine, PenaltiesOfWhatWasSelectedWithAndWithoutACache) {
+  auto engine = MakeEngine();
+  SessionSpec spec = Spec(9, 30);
+  const auto free = RunToEnd(*engine, spec)->Ids();
+  spec.logit_options = {.presence_penalty = 2, .frequency_penalty = 2};
+  const auto varied = RunToEnd(*engine, spec)->Ids();
+  EXPECT_GT(std::set(varied.begin(), varied.end()).size(), std::set(free.begin(), free.end()).size());
+  spec.source = KvSource::kNoCache;
+  EXPECT_EQ(RunToEnd(*engine, spec)->Ids(), varied);
+  spec.allowed_ids = {40, 50, 60};
+  for (const int32_t id : RunToEnd(*engine, spec)->Ids()) EXPECT_THAT(spec.allowed_ids, ::testing::Contains(id));
 }
 
 TEST(Engine, ReusesWhatOthersLeftWithTheSameTokens) {
@@ -327,6 +347,12 @@ TEST(Engine, BadSpecsAreNamed) {
   bad = Spec(3, 3);
   bad.sampling.temperature = NAN;
   refuse(bad, "temperature");
+  bad = Spec(3, 3);
+  bad.logit_options.bias = {{1 << 20, 1}};
+  refuse(bad, "logit_bias");
+  bad = Spec(3, 3);
+  bad.allowed_ids = {-1};
+  refuse(bad, "allowed_token_ids");
 }
 
 // Sessions of all kinds share steps and each gets what it gets alone.
@@ -336,6 +362,7 @@ TEST(Engine, BatchMatesDoNotMatter) {
   for (int i = 0; i < 12; ++i) {
     specs.push_back(Spec(3 + i * 17, 25, i % 4 == 3 ? KvSource::kNoCache : KvSource::kComputed));
     specs.back().sampling = {.temperature = i % 2 ? 0.9f : 0.0f, .seed = static_cast<uint64_t>(i)};
+    if (i % 3 == 0) specs.back().logit_options = Penalties();
   }
   std::vector<std::shared_ptr<Recorder>> together;
   for (const SessionSpec& spec : specs) {

@@ -35,7 +35,10 @@ void CheckParsed(const worker::v1::GenerationSpec& given, const engine::SessionS
   KV_CHECK(std::equal(spec.tokens.begin(), spec.tokens.end(), given.token_ids().begin(), given.token_ids().end(),
                       [](int32_t ours, uint32_t theirs) { return static_cast<uint32_t>(ours) == theirs; }),
            "the tokens are those given");
-  KV_CHECK(InVocabulary(spec.tokens) && InVocabulary(spec.end_rule.stop_ids), "ids are in the vocabulary");
+  KV_CHECK(InVocabulary(spec.tokens) && InVocabulary(spec.end_rule.stop_ids) && InVocabulary(spec.allowed_ids),
+           "ids are in the vocabulary");
+  for (const auto& [id, bias] : spec.logit_options.bias)
+    KV_CHECK(InVocabulary({id}) && std::isfinite(bias), "biases are of tokens");
   KV_CHECK(spec.prompt_length >= 1 && spec.prompt_length <= spec.tokens.size(), "the prompt is part of the tokens");
   KV_CHECK(spec.end_rule.min_tokens <= spec.end_rule.max_tokens && spec.end_rule.max_tokens >= 1, "min <= max");
 }
@@ -47,12 +50,17 @@ void CheckReserved(const engine::Session& session, int context_length) {
   KV_CHECK(positions >= static_cast<int>(spec.tokens.size()) && positions <= context_length, "room for the request");
   std::vector<float> logits(kVocabulary);
   for (int id = 0; id < kVocabulary; ++id) logits[id] = std::sin(static_cast<float>(id)) * 10;
-  const auto index = static_cast<uint32_t>(spec.tokens.size()) - spec.prompt_length;
+  sampling::SequenceSampler sampler(&spec, spec.tokens, spec.prompt_length);
+  const uint32_t index = sampler.next_index();
   const std::vector<int32_t> banned = sampling::BannedIds(spec.end_rule, index);
-  const auto selection = sampling::Select(logits, spec.sampling, spec.tokens.size(), banned, spec.logprobs);
+  std::vector<float> scores;
+  const auto selection = sampler.Select(logits, &scores);
   KV_CHECK(selection.ok(), "accepted parameters can be sampled with");
   KV_CHECK(InVocabulary({selection->token}), "the token is in the vocabulary");
   KV_CHECK(std::find(banned.begin(), banned.end(), selection->token) == banned.end(), "a banned token is not selected");
+  KV_CHECK(spec.allowed_ids.empty() ||
+               std::find(spec.allowed_ids.begin(), spec.allowed_ids.end(), selection->token) != spec.allowed_ids.end(),
+           "what is not allowed is not selected");
   KV_CHECK(static_cast<int>(selection->top.size()) == spec.logprobs, "as many likely tokens as asked for");
   (void)sampling::EndsRequest(spec.end_rule, index + 1, selection->token);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& name) {
   const char* source = std::getenv("KVRELAY_SOURCE_DIR");
   const std::string path = absl::StrCat(source == nullptr ? "." : source, "/tests/golden/data/", name);
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("no ", path, "; make it with tests/golden/make_goldens.py"));
+  if (!file) return absl::NotFoundError(absl::StrCat("no ", path, "; the scripts of tests/golden make it"));
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -53,6 +54,38 @@ ModelGoldens Describe(const nlohmann::json& json) {
   return goldens;
 }
 
+// Logits of a record by ascending id: the most likely ones and the fixed ones.
+std::vector<float> SmallVocabulary(const GoldenRecord& record, const std::array<uint32_t, kGoldenFixed>& fixed_ids) {
+  std::map<uint32_t, float> by_id;
+  for (int i = 0; i < kGoldenTop; ++i) by_id[record.top_ids[i]] = record.top_logits[i];
+  for (int i = 0; i < kGoldenFixed; ++i) by_id[fixed_ids[i]] = record.fixed_logits[i];
+  std::vector<float> logits;
+  for (const auto& [id, logit] : by_id) logits.push_back(logit);
+  return logits;
+}
+
+OptionGolden DescribeCase(const nlohmann::json& json, std::vector<float> logits) {
+  OptionGolden golden;
+  golden.logits = std::move(logits);
+  const auto take = [&json](const char* name, auto& value) { json.at(name).get_to(value); };
+  take("prompt", golden.prompt);
+  take("output", golden.output);
+  take("repetition_penalty", golden.repetition_penalty);
+  take("presence_penalty", golden.presence_penalty);
+  take("frequency_penalty", golden.frequency_penalty);
+  take("logit_bias", golden.bias);
+  take("allowed", golden.allowed);
+  take("temperature", golden.temperature);
+  take("top_k", golden.top_k);
+  take("top_p", golden.top_p);
+  take("min_p", golden.min_p);
+  take("scores", golden.scores);
+  take("greedy", golden.greedy);
+  take("kept", golden.kept);
+  take("likely", golden.likely);
+  return golden;
+}
+
 }  // namespace
 
 std::vector<int32_t> GoldenPrompt::Sequence() const {
@@ -74,6 +107,25 @@ absl::StatusOr<ModelGoldens> LoadModelGoldens() {
   size_t place = kMagicBytes;
   for (GoldenPrompt& prompt : goldens.prompts) KV_RETURN_IF_ERROR(TakeRecords(bytes, place, prompt));
   if (place != bytes.size()) return absl::DataLossError("model_goldens.bin is longer than its description");
+  return goldens;
+}
+
+absl::StatusOr<std::vector<OptionGolden>> LoadOptionGoldens() {
+  KV_ASSIGN_OR_RETURN(const ModelGoldens model, LoadModelGoldens());
+  KV_ASSIGN_OR_RETURN(const std::string text, ReadFile("option_goldens.json"));
+  std::vector<GoldenRecord> records;
+  for (const GoldenPrompt& prompt : model.prompts)
+    records.insert(records.end(), prompt.records.begin(), prompt.records.end());
+  std::vector<OptionGolden> goldens;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    for (const nlohmann::json& entry : json.at("cases")) {
+      const GoldenRecord& record = records.at(entry.at("record").get<size_t>());
+      goldens.push_back(DescribeCase(entry, SmallVocabulary(record, model.fixed_ids)));
+    }
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat("option_goldens.json: ", error.what()));
+  }
   return goldens;
 }
 

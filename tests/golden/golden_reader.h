@@ -1,5 +1,5 @@
-// Reads the model goldens: what an independent implementation computed in f32 on the default model's dequantized
-// weights (make_goldens.py). Two files in tests/golden/data:
+// Reads the goldens of this folder. Model goldens: what an independent implementation computed in f32 on the default
+// model's dequantized weights (make_goldens.py). Two files in tests/golden/data:
 //
 //   model_goldens.json   provenance; top (64); fixed_ids (256); prompts: name, text or messages, ids, positions, and
 //   for some
@@ -8,11 +8,15 @@
 //     record             min:f32 max:f32 gap:f32 log_sum_exp:f32 top_id:u32{64} top_logit:f32{64} fixed_logit:f32{256}
 //                        little-endian; gap = largest - second largest logit; top by (logit descending, id ascending);
 //                        fixed_logit[i] belongs to fixed_ids[i]
+//
+// Option goldens: what transformers and OpenAI's formula make of such logits with bias, penalties and so on
+// (make_option_goldens.py). data/option_goldens.json has provenance and cases.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,8 +53,24 @@ struct ModelGoldens {
   std::vector<GoldenPrompt> prompts;
 };
 
+// One selection. Its vocabulary is small: the ids that a record has logits of, ascending, numbered from 0.
+struct OptionGolden {
+  std::vector<float> logits;
+  std::vector<int32_t> prompt, output;
+  float repetition_penalty, presence_penalty, frequency_penalty;
+  std::vector<std::pair<int32_t, float>> bias;
+  std::vector<int32_t> allowed;  // empty: all
+  float temperature, top_p, min_p;
+  uint32_t top_k;
+  // Of allowed ids: bits of the scores that differ from their logits, after bias and penalties.
+  std::vector<std::pair<int32_t, uint32_t>> scores;
+  int32_t greedy;                     // the best
+  std::vector<int32_t> kept, likely;  // what temperature, top_k, top_p and min_p leave; empty if it is much
+};
+
 // From tests/golden/data below KVRELAY_SOURCE_DIR (the current folder if it is not set). NOT_FOUND or DATA_LOSS, saying
 // what is wrong with which file.
 absl::StatusOr<ModelGoldens> LoadModelGoldens();
+absl::StatusOr<std::vector<OptionGolden>> LoadOptionGoldens();
 
 }  // namespace kvrelay::testing

@@ -34,6 +34,7 @@ TEST(RequestValidation, Defaults) {
   EXPECT_EQ(flow->spec.top_p(), 1);
   EXPECT_EQ(flow->spec.temperature(), 0);
   EXPECT_EQ(flow->spec.seed(), 99u);
+  EXPECT_FALSE(flow->spec.has_repetition_penalty());
   EXPECT_EQ(flow->spec.prompt_length(), 5u);
   EXPECT_EQ(flow->resumed(), 0u);
 }
@@ -56,7 +57,35 @@ TEST(RequestValidation, LimitsThemselvesAreAllowed) {
   request.set_logprobs(20);
   for (int i = 0; i < 16; ++i) request.add_stop(std::string(256, 's'));
   for (int i = 0; i < 64; ++i) request.add_stop_token_ids(kFakeVocabulary - 1);
+  request.mutable_sampling()->set_repetition_penalty(100);
+  request.mutable_sampling()->set_presence_penalty(-2);
+  request.mutable_sampling()->set_frequency_penalty(2);
+  for (uint32_t id = 0; id < kFakeVocabulary; ++id) (*request.mutable_sampling()->mutable_logit_bias())[id] = -100;
+  for (int i = 0; i < 16384; ++i) request.mutable_sampling()->add_allowed_token_ids(1);
   EXPECT_TRUE(Build(request).ok()) << Build(request).status();
+}
+
+TEST(RequestValidation, WhatChangesLogitsIsHandedOn) {
+  v1::GenerateRequest request = Good();
+  v1::SamplingParams& sampling = *request.mutable_sampling();
+  sampling.set_repetition_penalty(1.5f);
+  sampling.set_presence_penalty(-1);
+  sampling.set_frequency_penalty(0.5f);
+  (*sampling.mutable_logit_bias())[7] = -3;
+  sampling.add_allowed_token_ids(9);
+  const wire::GenerationSpec spec = Build(request)->spec;
+  EXPECT_EQ(spec.repetition_penalty(), 1.5f);
+  EXPECT_EQ(spec.presence_penalty(), -1);
+  EXPECT_EQ(spec.frequency_penalty(), 0.5f);
+  EXPECT_THAT(spec.logit_bias(), ::testing::ElementsAre(::testing::Pair(7, -3)));
+  EXPECT_THAT(spec.allowed_token_ids(), ::testing::ElementsAre(9));
+  // End tokens alone may be allowed, but not while they are not selectable.
+  sampling.set_allowed_token_ids(0, kFakeEos);
+  EXPECT_TRUE(Build(request).ok());
+  request.set_min_tokens(1);
+  EXPECT_FALSE(Build(request).ok());
+  request.set_ignore_eos(true);
+  EXPECT_TRUE(Build(request).ok());
 }
 
 TEST(RequestValidation, Resume) {
@@ -114,6 +143,42 @@ const BadRequest kBad[] = {
      "top_p is nan", "at most 1"},
     {"NaN min_p", [](auto& r) { r.mutable_sampling()->set_min_p(std::nanf("")); }, absl::StatusCode::kInvalidArgument,
      "min_p", "0 to 1"},
+    {"NaN repetition", [](auto& r) { r.mutable_sampling()->set_repetition_penalty(std::nanf("")); },
+     absl::StatusCode::kInvalidArgument, "sampling.repetition_penalty is nan", "above 0 and at most 100"},
+    {"repetition 0", [](auto& r) { r.mutable_sampling()->set_repetition_penalty(0); },
+     absl::StatusCode::kInvalidArgument, "sampling.repetition_penalty is 0", "above 0"},
+    {"repetition 101", [](auto& r) { r.mutable_sampling()->set_repetition_penalty(101); },
+     absl::StatusCode::kInvalidArgument, "sampling.repetition_penalty is 101", "100"},
+    {"presence 2.5", [](auto& r) { r.mutable_sampling()->set_presence_penalty(2.5f); },
+     absl::StatusCode::kInvalidArgument, "sampling.presence_penalty is 2.5", "-2 to 2"},
+    {"NaN frequency", [](auto& r) { r.mutable_sampling()->set_frequency_penalty(std::nanf("")); },
+     absl::StatusCode::kInvalidArgument, "sampling.frequency_penalty is nan", "-2 to 2"},
+    {"bias 101", [](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[3] = 101; },
+     absl::StatusCode::kInvalidArgument, "sampling.logit_bias[3] is 101", "-100 to 100"},
+    {"infinite bias",
+     [](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[3] = -std::numeric_limits<float>::infinity(); },
+     absl::StatusCode::kInvalidArgument, "sampling.logit_bias[3] is -inf", "-100 to 100"},
+    {"bias outside", [](auto& r) { (*r.mutable_sampling()->mutable_logit_bias())[kFakeVocabulary] = 1; },
+     absl::StatusCode::kInvalidArgument, "sampling.logit_bias is for token id 300", "300"},
+    {"1025 biases",
+     [](auto& r) {
+       for (uint32_t id = 0; id < 1025; ++id) (*r.mutable_sampling()->mutable_logit_bias())[id] = 1;
+     },
+     absl::StatusCode::kInvalidArgument, "sampling.logit_bias is 1025", "at most 1024"},
+    {"allowed outside", [](auto& r) { r.mutable_sampling()->add_allowed_token_ids(kFakeVocabulary); },
+     absl::StatusCode::kInvalidArgument, "sampling.allowed_token_ids[0] is 300", "300"},
+    {"16385 allowed",
+     [](auto& r) {
+       for (int i = 0; i < 16385; ++i) r.mutable_sampling()->add_allowed_token_ids(1);
+     },
+     absl::StatusCode::kInvalidArgument, "sampling.allowed_token_ids is 16385", "16384"},
+    {"nothing is left to select",
+     [](auto& r) {
+       r.set_min_tokens(1);
+       r.add_stop_token_ids(9);
+       for (const uint32_t id : {9u, kFakeEos}) r.mutable_sampling()->add_allowed_token_ids(id);
+     },
+     absl::StatusCode::kInvalidArgument, "sampling.allowed_token_ids is of end tokens alone", "min_tokens = 1"},
     {"10,000 stop strings",
      [](auto& r) {
        for (int i = 0; i < 10000; ++i) r.add_stop("x");

@@ -25,9 +25,15 @@ std::vector<float> RandomLogits(int count, uint32_t seed, float spread) {
   return logits;
 }
 
+absl::StatusOr<Selection> SelectBut(absl::Span<const int32_t> banned, absl::Span<const float> logits,
+                                    const SamplingParams& params, uint64_t position, int logprobs) {
+  const std::vector<IdRange> selectable = SelectableIds({}, banned);
+  return Select({.logits = logits, .scores = logits, .selectable = selectable}, params, position, logprobs);
+}
+
 int32_t TokenOf(absl::Span<const float> logits, const SamplingParams& params, uint64_t position,
                 absl::Span<const int32_t> banned = {}) {
-  const auto selection = Select(logits, params, position, banned, 0);
+  const auto selection = SelectBut(banned, logits, params, position, 0);
   EXPECT_TRUE(selection.ok()) << selection.status();
   return selection.ok() ? selection->token : -1;
 }
@@ -170,10 +176,10 @@ TEST(Select, TinyTemperatureIsGreedyAndExtremeLogitsAreSafe) {
 TEST(Select, IsPure) {
   const auto logits = RandomLogits(5000, 4, 3);
   const SamplingParams params{.temperature = 1, .top_p = 0.9f, .seed = 77};
-  const auto first = *Select(logits, params, 1000000, {}, 5);
+  const auto first = *SelectBut({}, logits, params, 1000000, 5);
   for (int i = 0; i < 3; ++i) {
     const auto copy = logits;
-    const auto again = *Select(copy, params, 1000000, {}, 5);
+    const auto again = *SelectBut({}, copy, params, 1000000, 5);
     EXPECT_EQ(again.token, first.token);
     EXPECT_EQ(again.logprob, first.logprob);
   }
@@ -189,12 +195,24 @@ TEST(Select, BannedIdsAreNeverSelected) {
   EXPECT_EQ(TokenOf(logits, {}, 0, {0, 1, 2}), 3);
 }
 
+TEST(Select, ChoosesByScoresAndTellsOfLogits) {
+  const std::vector<float> logits = {5, 4, 3, 2}, scores = {1, 1, 8, 7};
+  const Candidates candidates{.logits = logits, .scores = scores, .selectable = {&kAllIds, 1}};
+  const auto greedy = *Select(candidates, {}, 0, 4);
+  EXPECT_EQ(greedy.token, 2);
+  EXPECT_EQ(greedy.logprob, SelectBut({0, 1, 3}, logits, {}, 0, 4)->logprob);
+  EXPECT_EQ(greedy.top[0].id, 0);
+  for (uint64_t position = 0; position < 100; ++position)
+    EXPECT_EQ(Select(candidates, {.temperature = 1, .top_k = 2, .seed = 3}, position, 0)->token,
+              TokenOf(scores, {.temperature = 1, .top_k = 2, .seed = 3}, position));
+}
+
 TEST(Select, NothingSelectableIsInternal) {
   for (float temperature : {0.0f, 1.0f}) {
-    const auto none = Select({1, 2}, {.temperature = temperature}, 9, {1, 0}, 0);
+    const auto none = SelectBut({1, 0}, {1, 2}, {.temperature = temperature}, 9, 0);
     EXPECT_EQ(none.status().code(), absl::StatusCode::kInternal);
     EXPECT_THAT(std::string(none.status().message()), HasSubstr("position 9"));
-    EXPECT_EQ(Select({}, {.temperature = temperature}, 0, {}, 3).status().code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(SelectBut({}, {}, {.temperature = temperature}, 0, 3).status().code(), absl::StatusCode::kInternal);
   }
 }
 
@@ -203,7 +221,7 @@ TEST(Select, NonFiniteLogitsAreInternalEvenIfBanned) {
     for (int at : {0, 5, 16}) {
       std::vector<float> logits(17, 1);
       logits[at] = bad;
-      const auto selection = Select(logits, {}, 41, {at}, 0);
+      const auto selection = SelectBut({at}, logits, {}, 41, 0);
       EXPECT_EQ(selection.status().code(), absl::StatusCode::kInternal);
       EXPECT_THAT(std::string(selection.status().message()), HasSubstr("token " + std::to_string(at)));
       EXPECT_THAT(std::string(selection.status().message()), HasSubstr("position 41"));
@@ -215,7 +233,7 @@ TEST(Select, LogprobsAreTheLogSoftmaxOfTheRawLogits) {
   double total = 0;
   for (float logit : logits) total += std::exp(double{logit});
   const SamplingParams params{.temperature = 2, .top_k = 3, .seed = 1};
-  const auto selection = *Select(logits, params, 0, {17}, 20);
+  const auto selection = *SelectBut({17}, logits, params, 0, 20);
   ASSERT_EQ(selection.top.size(), 20u);
   EXPECT_NEAR(selection.logprob, logits[selection.token] - std::log(total), 2e-6);
   for (size_t i = 0; i < selection.top.size(); ++i) {
@@ -224,17 +242,17 @@ TEST(Select, LogprobsAreTheLogSoftmaxOfTheRawLogits) {
   }
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   EXPECT_EQ(selection.top[0].id, best) << "options do not touch the list";
-  EXPECT_EQ(Select(logits, params, 0, {static_cast<int32_t>(best)}, 1)->top[0].id, best) << "nor do bans";
+  EXPECT_EQ(SelectBut({static_cast<int32_t>(best)}, logits, params, 0, 1)->top[0].id, best) << "nor do bans";
 }
 
 TEST(Select, LogprobsEdges) {
-  const auto none = *Select({1, 2}, {}, 0, {}, 0);
+  const auto none = *SelectBut({}, {1, 2}, {}, 0, 0);
   EXPECT_EQ(none.logprob, 0);
   EXPECT_TRUE(none.top.empty());
-  const auto more = *Select({2, 2, 2}, {}, 0, {}, 10);
+  const auto more = *SelectBut({}, {2, 2, 2}, {}, 0, 10);
   ASSERT_EQ(more.top.size(), 3u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(more.top[i].id, i);
-  EXPECT_EQ(Select({3}, {}, 0, {}, 1)->logprob, 0) << "a vocabulary of one has probability 1";
+  EXPECT_EQ(SelectBut({}, {3}, {}, 0, 1)->logprob, 0) << "a vocabulary of one has probability 1";
 }
 
 TEST(Validate, NamesFieldValueAndRange) {

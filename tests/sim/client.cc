@@ -38,6 +38,20 @@ Client::Client(Cluster* cluster) : Process("client", kClientNode), cluster_(clus
   cluster->network().Place(this);
 }
 
+// Options that depend on what was selected before, and on whether it was prompt or output.
+void Client::AddOptions(wire::GenerationSpec& spec) {
+  const auto id = [this] { return static_cast<uint32_t>(world_.Pick(1, kVocabulary - 1)); };
+  const auto quarters = [this](int min, int max) { return static_cast<float>(world_.Pick(min, max)) / 4; };
+  if (world_.Chance(0.5)) spec.set_repetition_penalty(quarters(2, 9));
+  if (world_.Chance(0.5)) spec.set_presence_penalty(quarters(-8, 8));
+  if (world_.Chance(0.5)) spec.set_frequency_penalty(quarters(-8, 8));
+  if (world_.Chance(0.3))
+    for (int count = world_.Pick(1, 8); count > 0; --count) (*spec.mutable_logit_bias())[id()] = quarters(-20, 20);
+  if (world_.Chance(0.2)) {
+    for (int i = 0; i < 30; ++i) spec.add_allowed_token_ids(id());
+  }
+}
+
 router::FlowRequest Client::RandomRequest() {
   router::FlowRequest request;
   wire::GenerationSpec& spec = request.spec;
@@ -54,6 +68,7 @@ router::FlowRequest Client::RandomRequest() {
   if (world_.Chance(0.2)) spec.add_stop_token_ids(static_cast<uint32_t>(world_.Pick(1, kVocabulary - 1)));
   if (world_.Chance(0.2)) spec.set_logprobs(static_cast<uint32_t>(world_.Pick(1, 4)));
   if (world_.Chance(0.3)) spec.set_trace(true);
+  if (world_.Chance(0.3)) AddOptions(spec);
   if (world_.Chance(0.3)) {
     std::string stop;
     for (int length = world_.Pick(2, 3); length > 0; --length) stop += static_cast<char>('a' + world_.Pick(0, 7));

@@ -53,6 +53,7 @@ class Client final : public Process {
     bool calm = true;      // ... and whether nothing was wrong then
   };
 
+  void AddOptions(wire::GenerationSpec& spec);
   router::FlowRequest RandomRequest();
   void Open(Job* job);
   void OnResponse(Job* job, const v1::GenerateResponse& response);

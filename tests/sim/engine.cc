@@ -184,7 +184,7 @@ void SimEngine::EndStep() {
     do {
       const std::vector<int32_t> history = live->history();
       FillLogits(history, &logits_);
-      const auto token = live->Select(logits_, world_->Now());
+      const auto token = live->Select(logits_, world_->Now(), &scores_);
       KV_CHECK(token.ok(), "the model's logits are sound");
       live->listener().OnSelected(*token);
       ended = token->end != sampling::EndReason::kNone || live->session().spec().stop_after_first;

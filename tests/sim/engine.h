@@ -77,7 +77,7 @@ class SimEngine final : public engine::Engine {
   std::list<engine::LiveSession> live_;
   std::vector<Live> in_step_;
   std::vector<model::Chunk> chunks_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, scores_;
   bool busy_ = false;  // a turn of the loop is due
   bool hung_ = false, buried_ = false;
   std::vector<Task> stopped_;  // turns that were due while it hung

@@ -42,6 +42,40 @@ std::vector<Row> MakeRows(int layer, int first, absl::Span<const int32_t> tokens
   return rows;
 }
 
+using Counts = std::array<int, kVocabulary>;
+
+Counts CountsOf(absl::Span<const int32_t> tokens) {
+  Counts counts{};
+  for (const int32_t token : tokens) ++counts[token];
+  return counts;
+}
+
+// The options of generation.proto by their formulas, from prompt and output as a whole: what sessions must arrive at
+// step by step, wherever their stream has been.
+std::vector<float> Scores(const worker::v1::GenerationSpec& spec, const std::vector<float>& logits,
+                          absl::Span<const int32_t> history) {
+  const float repetition = spec.has_repetition_penalty() ? spec.repetition_penalty() : 1;
+  const Counts all = CountsOf(history), output = CountsOf(history.subspan(spec.prompt_length()));
+  std::vector<float> scores = logits;
+  for (const auto& [id, bias] : spec.logit_bias()) scores[id] += bias;
+  for (int32_t id = 0; id < kVocabulary; ++id) {
+    float& x = scores[id];
+    if (all[id] > 0) x = x < 0 ? x * repetition : x / repetition;
+    x -= spec.frequency_penalty() * static_cast<float>(output[id]);
+    if (output[id] > 0) x -= spec.presence_penalty();
+  }
+  return scores;
+}
+
+// Ids that may not be selected as token `index`.
+std::vector<int32_t> Banned(const worker::v1::GenerationSpec& spec, const sampling::EndRule& rule, uint32_t index) {
+  std::vector<int32_t> banned = sampling::BannedIds(rule, index);
+  const auto& allowed = spec.allowed_token_ids();
+  for (int32_t id = 0; !allowed.empty() && id < kVocabulary; ++id)
+    if (std::find(allowed.begin(), allowed.end(), static_cast<uint32_t>(id)) == allowed.end()) banned.push_back(id);
+  return banned;
+}
+
 int BlockEnd(int position) { return (position / kBlockPositions + 1) * kBlockPositions; }
 
 }  // namespace
@@ -106,8 +140,10 @@ Answer Expected(const worker::v1::GenerationSpec& spec, const std::vector<std::s
   Answer answer;
   for (uint32_t index = 0;; ++index) {
     FillLogits(history, &logits);
-    const auto selection = sampling::Select(logits, params, history.size(), sampling::BannedIds(rule, index),
-                                            static_cast<int>(spec.logprobs()));
+    const std::vector<float> scores = Scores(spec, logits, history);
+    const auto selectable = sampling::SelectableIds({}, Banned(spec, rule, index));
+    const auto selection = sampling::Select({.logits = logits, .scores = scores, .selectable = selectable}, params,
+                                            history.size(), static_cast<int>(spec.logprobs()));
     KV_CHECK(selection.ok(), "the model's logits are sound");
     Answer::Token token{.id = selection->token, .logprob = selection->logprob, .top = {}};
     for (const sampling::TopToken& top : selection->top) token.top.emplace_back(top.id, top.logprob);

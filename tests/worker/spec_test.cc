@@ -38,6 +38,13 @@ TEST_F(SpecTest, TakesASoundSpecOver) {
   spec.set_seed(UINT64_MAX);
   spec.set_logprobs(4);
   spec.set_temperature(0.5f);
+  EXPECT_EQ(ParseSpec(spec, context_)->logit_options.repetition_penalty, 1);
+  spec.set_repetition_penalty(1.5f);
+  spec.set_presence_penalty(-1);
+  spec.set_frequency_penalty(2);
+  (*spec.mutable_logit_bias())[299] = -100;
+  spec.add_allowed_token_ids(299);
+  spec.add_allowed_token_ids(0);
   const auto parsed = ParseSpec(spec, context_);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_THAT(parsed->tokens, ::testing::ElementsAre(10, 17, 24, 31, 38));
@@ -48,6 +55,11 @@ TEST_F(SpecTest, TakesASoundSpecOver) {
   EXPECT_EQ(parsed->end_rule.min_tokens, 2);
   EXPECT_EQ(parsed->sampling.seed, UINT64_MAX);
   EXPECT_EQ(parsed->logprobs, 4);
+  EXPECT_EQ(parsed->logit_options.repetition_penalty, 1.5f);
+  EXPECT_EQ(parsed->logit_options.presence_penalty, -1);
+  EXPECT_EQ(parsed->logit_options.frequency_penalty, 2);
+  EXPECT_THAT(parsed->logit_options.bias, ::testing::ElementsAre(std::pair(299, -100.0f)));
+  EXPECT_THAT(parsed->allowed_ids, ::testing::ElementsAre(299, 0));
   spec.set_ignore_eos(true);
   EXPECT_TRUE(ParseSpec(spec, context_)->end_rule.eos_ids.empty());
 }
@@ -69,6 +81,23 @@ TEST_F(SpecTest, RefusesWhatIsOutsideItsRange) {
       {"negative temperature", [](auto& s) { s.set_temperature(-1); }},
       {"top_p 2", [](auto& s) { s.set_top_p(2); }},
       {"NaN min_p", [](auto& s) { s.set_min_p(NAN); }},
+      {"NaN repetition_penalty", [](auto& s) { s.set_repetition_penalty(NAN); }},
+      {"repetition_penalty 0", [](auto& s) { s.set_repetition_penalty(0); }},
+      {"infinite presence_penalty", [](auto& s) { s.set_presence_penalty(INFINITY); }},
+      {"frequency_penalty 3", [](auto& s) { s.set_frequency_penalty(3); }},
+      {"bias of an id outside", [](auto& s) { (*s.mutable_logit_bias())[300] = 1; }},
+      {"bias of an id that is negative as int32", [](auto& s) { (*s.mutable_logit_bias())[UINT32_MAX] = 1; }},
+      {"NaN bias", [](auto& s) { (*s.mutable_logit_bias())[1] = NAN; }},
+      {"10,000 biases",
+       [](auto& s) {
+         for (uint32_t i = 0; i < 10000; ++i) (*s.mutable_logit_bias())[i] = 1;
+       }},
+      {"allowed id outside", [](auto& s) { s.add_allowed_token_ids(300); }},
+      {"20,000 allowed ids",
+       [](auto& s) {
+         for (int i = 0; i < 20000; ++i) s.add_allowed_token_ids(1);
+       }},
+      {"nothing is left to select", [](auto& s) { s.set_min_tokens(1), s.add_allowed_token_ids(7); }},
       {"stop id outside", [](auto& s) { s.add_stop_token_ids(300); }},
       {"10,000 stop ids",
        [](auto& s) {

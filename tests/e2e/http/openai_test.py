@@ -139,6 +139,24 @@ class Completions(unittest.TestCase):
                                                  "priority": 1, "no_such_option": {}})
     self.assertEqual(answer.usage.completion_tokens, 40)
 
+  def test_penalties_and_bias(self):
+    free = complete(max_tokens=60, extra_body={"ignore_eos": True})
+    varied = complete(max_tokens=60, frequency_penalty=2, presence_penalty=2, extra_body={"ignore_eos": True})
+    words = lambda answer: len(set(answer.choices[0].text.split()))
+    self.assertGreater(words(varied), words(free))
+    repeated = complete(max_tokens=60, extra_body={"ignore_eos": True, "repetition_penalty": 1.5})
+    self.assertGreater(words(repeated), words(free))
+    ids = post("/tokenize", {"prompt": " Paris London"})["tokens"]
+    first = complete(max_tokens=1, logprobs=1).choices[0]
+    self.assertEqual(first.text, " Paris")
+    biased = complete(max_tokens=1, logprobs=1, logit_bias={str(ids[0]): -100}).choices[0]
+    self.assertNotEqual(biased.text, " Paris")
+    self.assertEqual(biased.logprobs.top_logprobs[0][" Paris"], first.logprobs.token_logprobs[0], "raw logits")
+    self.assertEqual(complete(max_tokens=1, logit_bias={str(ids[1]): 100}).choices[0].text, " London")
+    only = complete(max_tokens=20, temperature=1, seed=1, extra_body={"allowed_token_ids": ids, "ignore_eos": True})
+    self.assertLessEqual(set(only.choices[0].text.split()), {"Paris", "London"})
+    self.assertEqual(only.usage.completion_tokens, 20)
+
   def test_prompts_seen_before_are_counted(self):
     cold, warm = (complete(prompt="Seen before: " + "one two three " * 50) for _ in range(2))
     self.assertEqual(cold.usage.prompt_tokens_details.cached_tokens, 0)
@@ -191,7 +209,13 @@ class Errors(unittest.TestCase):
     for options, param in (({"temperature": -1}, "temperature"), ({"top_p": 0}, "top_p"),
                            ({"max_tokens": 100000}, "max_tokens"), ({"stop": [""]}, "stop"),
                            ({"prompt": [999999]}, "prompt"), ({"prompt": ""}, "prompt"),
-                           ({"n": 1000}, "n"), ({"logprobs": 50}, "logprobs"), ({"presence_penalty": 1}, "presence_penalty"),
+                           ({"n": 1000}, "n"), ({"logprobs": 50}, "logprobs"), ({"presence_penalty": 3}, "presence_penalty"),
+                           ({"frequency_penalty": -2.5}, "frequency_penalty"),
+                           ({"logit_bias": {"5": 101}}, "logit_bias"), ({"logit_bias": {"99999": 1}}, "logit_bias"),
+                           ({"logit_bias": {"Paris": 1}}, "logit_bias"), ({"best_of": 2}, "best_of"),
+                           ({"extra_body": {"repetition_penalty": 0}}, "repetition_penalty"),
+                           ({"extra_body": {"allowed_token_ids": []}}, "allowed_token_ids"),
+                           ({"extra_body": {"allowed_token_ids": [2], "min_tokens": 1}}, "allowed_token_ids"),
                            ({"extra_body": {"min_tokens": 9}}, "min_tokens"), ({"suffix": "x"}, "suffix")):
       with self.subTest(param=param):
         for stream in (False, True):

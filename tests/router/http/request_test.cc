@@ -59,6 +59,13 @@ TEST(Request, BecomesCalls) {
         R"(request_id: "id-3" text: "b" max_tokens: 16 logprobs: 1 sampling { temperature: 2 seed: 18 })",
         R"(request_id: "id-4" text: "b" max_tokens: 16 logprobs: 1 sampling { temperature: 2 seed: 19 })"}},
       {Api::kCompletions,
+       R"({"prompt": "hi", "presence_penalty": -0.5, "frequency_penalty": 2, "repetition_penalty": 1.25,
+           "logit_bias": {"50256": -100, "7": 2.5}, "allowed_token_ids": [7, 8]})",
+       {R"(request_id: "id" text: "hi" max_tokens: 16
+           sampling { temperature: 1 repetition_penalty: 1.25 presence_penalty: -0.5 frequency_penalty: 2
+                      logit_bias { key: 50256 value: -100 } logit_bias { key: 7 value: 2.5 }
+                      allowed_token_ids: [7, 8] })"}},
+      {Api::kCompletions,
        R"({"prompt": [1, 2], "top_k": -1, "stop": ["x", "y"], "seed": -1})",
        {R"(request_id: "id" token_ids { ids: [1, 2] } max_tokens: 16 stop: "x" stop: "y"
            sampling { temperature: 1 seed: 18446744073709551615 })"}},
@@ -69,7 +76,7 @@ TEST(Request, BecomesCalls) {
       // What asks for nothing, is null or is not known changes nothing.
       {Api::kCompletions,
        R"({"prompt": "hi", "max_tokens": null, "suffix": "", "logit_bias": {}, "presence_penalty": 0, "best_of": 1,
-           "frequency_penalty": 0.0, "repetition_penalty": 1.0, "user": "u", "unheard_of": [{"x": 1}], "n": 1,
+           "frequency_penalty": 0.0, "repetition_penalty": null, "allowed_token_ids": null, "user": "u", "unheard_of": [{"x": 1}], "n": 1,
            "skip_special_tokens": true, "stream": false})",
        {R"(request_id: "id" text: "hi" max_tokens: 16 sampling { temperature: 1 })"}},
       {Api::kChat,
@@ -151,6 +158,20 @@ TEST(Request, WrongFieldsAreNamed) {
       {R"("top_k": -2)", "top_k"},
       {R"("top_k": 0.5)", "top_k"},
       {R"("min_p": false)", "min_p"},
+      {R"("repetition_penalty": "1")", "repetition_penalty"},
+      {R"("presence_penalty": true)", "presence_penalty"},
+      {R"("frequency_penalty": [1])", "frequency_penalty"},
+      {R"("logit_bias": [5])", "logit_bias"},
+      {R"("logit_bias": {"5": "1"})", "logit_bias"},
+      {R"("logit_bias": {"5": null})", "logit_bias"},
+      {R"("logit_bias": {"Paris": 1})", "logit_bias"},
+      {R"("logit_bias": {"-1": 1})", "logit_bias"},
+      {R"("logit_bias": {"1.0": 1})", "logit_bias"},
+      {R"("logit_bias": {"4294967296": 1})", "logit_bias"},
+      {R"("logit_bias": {"5": 1, "05": 1})", "logit_bias"},
+      {R"("allowed_token_ids": [])", "allowed_token_ids"},
+      {R"("allowed_token_ids": ["a"])", "allowed_token_ids"},
+      {R"("allowed_token_ids": 5)", "allowed_token_ids"},
       {R"("seed": 1.5)", "seed"},
       {R"("seed": "1")", "seed"},
       {R"("seed": 18446744073709551615)", "seed"},
@@ -226,10 +247,8 @@ TEST(Request, WhatIsNotBuiltIsRefusedByName) {
   const std::pair<const char*, const char*> options[] = {
       {"suffix", R"("x")"},
       {"best_of", "2"},
-      {"logit_bias", R"({"5": 1})"},
-      {"presence_penalty", "0.5"},
-      {"frequency_penalty", "-1"},
-      {"repetition_penalty", "1.1"},
+      {"bad_words", R"(["x"])"},
+      {"length_penalty", "1.1"},
       {"response_format", R"({"type": "json_object"})"},
       {"response_format", R"({"type": "json_schema", "json_schema": {}})"},
       {"tools", R"([{"type": "function"}])"},
@@ -314,6 +333,8 @@ TEST(Errors, OfTheServiceInOpenAisShape) {
   const Case cases[] = {
       {absl::InvalidArgumentError("sampling.temperature is -1, it must be"), 400, "invalid_request_error",
        "temperature", "", "temperature is -1, it must be"},
+      {absl::InvalidArgumentError("sampling.logit_bias[3] is 101, it must be"), 400, "invalid_request_error",
+       "logit_bias", "", "logit_bias[3] is 101, it must be"},
       {absl::InvalidArgumentError("stop[3] is 0 bytes long"), 400, "invalid_request_error", "stop", "",
        "stop[3] is 0 bytes long"},
       {absl::InvalidArgumentError("chat.messages[0].role is 70 bytes long"), 400, "invalid_request_error", "messages",
@@ -348,7 +369,7 @@ TEST(Errors, OfTheServiceInOpenAisShape) {
     EXPECT_EQ(json["code"], c.code.empty() ? Json() : Json(c.code));
     EXPECT_THAT(json["message"].get<std::string>(), testing::StartsWith(c.message));
   }
-  EXPECT_EQ(FromStatus(cases[11].status).retry_after_s, 3);
+  EXPECT_EQ(FromStatus(cases[12].status).retry_after_s, 3);
   EXPECT_EQ(FromStatus(absl::UnavailableError("a")).retry_after_s, 1);
   EXPECT_EQ(FromStatus(absl::InternalError("a")).retry_after_s, std::nullopt);
   EXPECT_THAT(FromStatus(absl::InternalError("\xff")).Json(), HasSubstr("\xEF\xBF\xBD"));
