@@ -91,6 +91,7 @@ TEST(FlowQueue, OthersGoFirst) {
   std::vector<AdmissionQueue::Ticket> earlier;
   for (size_t i = 0; i < AdmissionQueue::kTrying; ++i) {
     earlier.push_back(*f.admission.Enter({.arrival = f.clock.now - absl::Seconds(1), .tokens = 1}, [] {}));
+    f.admission.OnRefused(earlier.back());
   }
   f.Run();
   EXPECT_TRUE(f.cluster.opened.empty());
