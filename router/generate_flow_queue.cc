@@ -39,7 +39,7 @@ void GenerateFlow::TryPlace() {
                                                          full_.ok() ? "" : absl::StrCat("; ", full_.message()))));
   }
   if (now < retry_at_ || !deps_.admission->MayTry(ticket_)) return;
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(queued_execution_), avoided_);
+  auto plan = PlaceNow(queued_execution_, avoided_);
   if (!plan.ok()) return End(plan.status());
   OpenPlan(*std::move(plan));
 }
