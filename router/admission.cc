@@ -1,5 +1,6 @@
 #include "router/admission.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,7 @@ absl::StatusOr<AdmissionQueue::Ticket> AdmissionQueue::Enter(const Request& requ
 
 bool AdmissionQueue::MayTry(Ticket ticket) const {
   std::lock_guard lock(mutex_);
+  if (refused_ == 0) return orders_.contains(ticket);
   size_t rank = 0;
   for (auto it = places_.begin(); it != places_.end() && rank < kTrying; ++it, ++rank) {
     if (it->first.second == ticket) return true;
@@ -34,8 +36,16 @@ bool AdmissionQueue::MayTry(Ticket ticket) const {
   return false;
 }
 
+void AdmissionQueue::OnRefused(Ticket ticket) {
+  std::lock_guard lock(mutex_);
+  const auto order = orders_.find(ticket);
+  if (order == orders_.end()) return;
+  refused_ += !std::exchange(places_.at(Order(order->second, ticket)).refused, true);
+}
+
 void AdmissionQueue::Leave(Ticket ticket) {
   std::function<void()> last;  // destroyed without the lock
+  bool all_may_try = false;
   {
     std::lock_guard lock(mutex_);
     const auto order = orders_.find(ticket);
@@ -43,18 +53,21 @@ void AdmissionQueue::Leave(Ticket ticket) {
     const auto place = places_.find(Order(order->second, ticket));
     tokens_ -= place->second.tokens;
     last = std::move(place->second.wake);
+    all_may_try = place->second.refused && --refused_ == 0;
     places_.erase(place);
     orders_.erase(order);
   }
-  Wake();
+  WakeFirst(all_may_try ? SIZE_MAX : kTrying);
 }
 
-void AdmissionQueue::Wake() {
+void AdmissionQueue::Wake() { WakeFirst(kTrying); }
+
+void AdmissionQueue::WakeFirst(size_t count) {
   std::vector<std::function<void()>> first;
   {
     std::lock_guard lock(mutex_);
     for (const auto& [order, place] : places_) {
-      if (first.size() == kTrying) break;
+      if (first.size() == count) break;
       first.push_back(place.wake);
     }
   }

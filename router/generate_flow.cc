@@ -79,6 +79,11 @@ PlacementRequest GenerateFlow::Wanted(v1::Execution execution) {
           .numerics_id = numerics_id_};
 }
 
+absl::StatusOr<Plan> GenerateFlow::PlaceNow(v1::Execution execution, const AvoidedWorkers& avoided) {
+  const PlacementRequest wanted = Wanted(execution);
+  return Place(deps_.workers->Candidates(wanted, avoided), wanted, avoided);
+}
+
 const BlockChain& GenerateFlow::Chain() {
   const size_t length = request_.spec.prompt_length() + tokens_.size();
   if (chain_.size() == length / kBlockTokens) return chain_;  // tokens are added, never changed

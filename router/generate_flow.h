@@ -20,8 +20,8 @@
 // When one token is wanted and the execution is split, there is no D: kPrefilling -> kFinishing.
 //
 // What may go wrong on the way (generate_flow_failures.cc):
-//   refusals        every other worker once; then back to kQueued if one of them had no room (RESOURCE_EXHAUSTED), else
-//                   the refusal's code
+//   refusals        every other worker once, but at most `refusals_max` that have no room (RESOURCE_EXHAUSTED); then
+//                   back to kQueued if there was one such, else the refusal's code
 //   P fails         attempt n+1 on another prefill worker (the same one if it is the only one and answered with
 //                   something else than UNAVAILABLE; ABORTED is a transfer that broke, whoever's fault that was), at
 //                   most `attempts_max` in a row; after two failures also on another decode worker if there is one, for
@@ -79,6 +79,7 @@ class WorkerCalls {
 struct FlowLimits {
   uint32_t attempts_max = 3;  // in a row, as replans_max
   uint32_t replans_max = 3;
+  uint32_t refusals_max = 8;  // for want of room, before it waits
   absl::Duration life_timeout = absl::Seconds(5);
   absl::Duration finish_timeout = absl::Seconds(5);
   absl::Duration move_retry = absl::Seconds(1);  // after a move that failed
@@ -157,6 +158,7 @@ class GenerateFlow {
   uint32_t tokens_left() const { return request_.spec.max_tokens() - static_cast<uint32_t>(tokens_.size()); }
   uint32_t plan_length() const { return request_.spec.prompt_length() + plan_first_; }
   PlacementRequest Wanted(v1::Execution execution);
+  absl::StatusOr<Plan> PlaceNow(v1::Execution execution, const AvoidedWorkers& avoided);
   // The blocks of prompt and tokens so far.
   const BlockChain& Chain();
   // The worker holds the first `positions` of them, which later placements shall know.

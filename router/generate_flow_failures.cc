@@ -65,10 +65,11 @@ void GenerateFlow::PrefillFailed(const absl::Status& status) {
 }
 
 void GenerateFlow::RetryPrefill(const absl::Status& cause) {
+  if (avoided_.CountFull() >= deps_.limits.refusals_max) return WaitForRoom(request_.execution, cause);
   if (plan_.decode && attempts_in_row_ >= 2 && TryOtherDecodeWorker()) return;
   PlacementRequest wanted = Wanted(v1::EXECUTION_SPLIT);
   wanted.numerics_id = prefill_.worker.numerics_id();
-  plan_.prefill = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
+  plan_.prefill = PickWorker(deps_.workers->Candidates(wanted, avoided_), v1::WORKER_ROLE_PREFILL, wanted, avoided_);
   if (!plan_.prefill) {
     if (absl::IsResourceExhausted(cause)) return WaitForRoom(request_.execution, cause);
     if (request_.execution == v1::EXECUTION_SPLIT) {
@@ -97,7 +98,7 @@ bool GenerateFlow::CountReplan() {
 bool GenerateFlow::TryOtherDecodeWorker() {
   AvoidedWorkers others = avoided_;
   others.Add(*plan_.decode, AvoidedWorkers::kLost);
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(v1::EXECUTION_SPLIT), others);
+  auto plan = PlaceNow(v1::EXECUTION_SPLIT, others);
   if (!plan.ok() || !CountReplan()) return false;
   avoided_.Add(*plan_.decode, AvoidedWorkers::kUnlucky);
   CloseDecode(/*drop=*/true);
@@ -125,9 +126,10 @@ void GenerateFlow::DecodeFailed(const absl::Status& status) {
 }
 
 void GenerateFlow::Replan(v1::Execution execution, const absl::Status& cause) {
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(execution), avoided_);
+  if (avoided_.CountFull() >= deps_.limits.refusals_max) return WaitForRoom(execution, cause);
+  auto plan = PlaceNow(execution, avoided_);
   if (plan.ok()) return OpenPlan(*std::move(plan));
-  if (avoided_.AnyFull()) return WaitForRoom(execution, cause);
+  if (avoided_.CountFull() > 0) return WaitForRoom(execution, cause);
   End(absl::UnavailableError(absl::StrCat(cause.message(), "; then ", plan.status().message())));
 }
 

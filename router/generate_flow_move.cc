@@ -31,7 +31,7 @@ void GenerateFlow::MoveIfDraining() {
   wanted.numerics_id = numerics_id_;
   AvoidedWorkers others = avoided_;
   others.Add(decode_.worker, AvoidedWorkers::kLost);
-  const auto target = PickWorker(deps_.workers->Snapshot(), v1::WORKER_ROLE_DECODE, wanted, others);
+  const auto target = PickWorker(deps_.workers->Candidates(wanted, others), v1::WORKER_ROLE_DECODE, wanted, others);
   if (!target) return;
 
   move_step_ = MoveStep::kReserving;

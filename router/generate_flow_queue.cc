@@ -1,5 +1,5 @@
 // How GenerateFlow waits for room. Whoever waits holds nothing: both calls are closed, and the request asks again when
-// it is among the first of the queue and a worker may have room. A request leaves the queue when a worker has taken it.
+// the queue lets it and a worker may have room. A request leaves the queue when a worker has taken it.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +39,7 @@ void GenerateFlow::TryPlace() {
                                                          full_.ok() ? "" : absl::StrCat("; ", full_.message()))));
   }
   if (now < retry_at_ || !deps_.admission->MayTry(ticket_)) return;
-  auto plan = Place(deps_.workers->Snapshot(), Wanted(queued_execution_), avoided_);
+  auto plan = PlaceNow(queued_execution_, avoided_);
   if (!plan.ok()) return End(plan.status());
   OpenPlan(*std::move(plan));
 }
@@ -50,6 +50,7 @@ void GenerateFlow::WaitForRoom(v1::Execution execution, const absl::Status& refu
   avoided_.ForgetFull();
   full_ = refusal;
   if (ticket_ == 0) return EnterQueue(execution);
+  deps_.admission->OnRefused(ticket_);
   state_ = FlowState::kQueued;
   queued_execution_ = execution;
   retry_at_ = deps_.clock->Now() + deps_.limits.queue_retry;

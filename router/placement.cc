@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,8 +44,8 @@ auto Rank(const Worker& worker, const PlacementRequest& request, const AvoidedWo
   const absl::Duration time = prefills ? PrefillTime(worker, request) : absl::ZeroDuration();
   const bool busy = !prefills && Load(worker) > load_max;
   const uint32_t lacks = prefills || busy ? request.to_prefill : request.to_prefill - Held(worker, request);
-  return std::make_tuple(avoided.IsAvoided(worker), time, busy, lacks, Load(worker),
-                         worker.status.load().pending_prompt_tokens(), worker.calls_total, worker.address);
+  return std::make_tuple(avoided.IsAvoided(worker), !HasRoom(worker, request), time, busy, lacks, Load(worker),
+                         worker.status.load().pending_prompt_tokens(), worker.calls_total);
 }
 
 // Longest request that the worker can ever take. A prefill worker keeps the KV of prompts only.
@@ -55,8 +56,7 @@ uint64_t TokensMax(const Worker& worker) {
 }
 
 bool Fits(const Worker& worker, v1::WorkerRole role, const PlacementRequest& request, const AvoidedWorkers& avoided) {
-  return worker.ready && worker.role == role && request.tokens <= TokensMax(worker) &&
-         (request.numerics_id.empty() || request.numerics_id == worker.numerics_id()) && !avoided.IsOut(worker);
+  return worker.ready && worker.role == role && CanTake(worker, request, avoided);
 }
 
 // Why this worker of the right role was not taken.
@@ -101,7 +101,7 @@ size_t CountReady(absl::Span<const Worker> workers, v1::WorkerRole role) {
 
 std::string Least(absl::Span<const Worker> workers, const Worker& worker) {
   return absl::StrCat(RoleName(worker.role), " worker ", worker.instance(), ", least loaded of ",
-                      CountReady(workers, worker.role), " ready");
+                      CountReady(workers, worker.role), " compared");
 }
 
 // Sessions up to which a decode worker that holds more of the request is preferred: a quarter more than the least.
@@ -114,72 +114,17 @@ uint64_t LoadMax(absl::Span<const Worker> workers, v1::WorkerRole role, const Pl
   return least == UINT64_MAX ? 0 : least + std::max<uint64_t>(2, least / 4);
 }
 
-// The best pair of one set: the best decode worker that has any prefill worker of its numerics beside it.
-absl::StatusOr<Plan> PlaceSplit(absl::Span<const Worker> workers, const PlacementRequest& request,
-                                const AvoidedWorkers& avoided, absl::string_view lead) {
-  Plan plan;
-  plan.execution = v1::EXECUTION_SPLIT;
-  if (!request.needs_decode) {
-    plan.prefill = PickWorker(workers, v1::WORKER_ROLE_PREFILL, request, avoided);
-    if (!plan.prefill) return NoWorker(workers, v1::WORKER_ROLE_PREFILL, request, avoided, lead);
-    plan.reason = absl::StrCat("one token is wanted, so nothing is left to decode; ", Least(workers, *plan.prefill));
-    return plan;
-  }
-  for (v1::WorkerRole role : {v1::WORKER_ROLE_DECODE, v1::WORKER_ROLE_PREFILL}) {
-    if (!PickWorker(workers, role, request, avoided)) return NoWorker(workers, role, request, avoided, lead);
-  }
-  // The best decode worker of every numerics id, with its prefill worker.
-  std::set<std::string> tried;
-  const uint64_t load_max = LoadMax(workers, v1::WORKER_ROLE_DECODE, request, avoided);
-  for (const Worker& any : workers) {
-    if (!Fits(any, v1::WORKER_ROLE_DECODE, request, avoided) || !tried.insert(any.numerics_id()).second) continue;
-    PlacementRequest same_set = request;
-    same_set.numerics_id = any.numerics_id();
-    std::optional<Worker> decode = PickWorker(workers, v1::WORKER_ROLE_DECODE, same_set, avoided);
-    std::optional<Worker> prefill = PickWorker(workers, v1::WORKER_ROLE_PREFILL, same_set, avoided);
-    if (!prefill) continue;
-    if (plan.decode && Rank(*plan.decode, request, avoided, load_max) < Rank(*decode, request, avoided, load_max))
-      continue;
-    plan.decode = std::move(decode);
-    plan.prefill = std::move(prefill);
-  }
-  if (!plan.decode) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(lead, "prefill and decode workers are ready, but no two of them have the same numerics"));
-  }
-  plan.reason = absl::StrCat(Least(workers, *plan.prefill), "; ", Least(workers, *plan.decode), "; numerics ",
-                             plan.decode->numerics_id());
-  return plan;
-}
+// A Plan that names workers where they stand: they are copied once, at the end.
+struct Choice {
+  v1::Execution execution = v1::EXECUTION_UNSPECIFIED;
+  const Worker* prefill = nullptr;
+  const Worker* decode = nullptr;
+  std::string reason;
+};
 
-absl::StatusOr<Plan> PlaceOnDecode(absl::Span<const Worker> workers, const PlacementRequest& request,
-                                   const AvoidedWorkers& avoided, absl::string_view lead) {
-  Plan plan;
-  plan.execution = request.execution == v1::EXECUTION_NO_CACHE ? v1::EXECUTION_NO_CACHE : v1::EXECUTION_LOCAL;
-  plan.decode = PickWorker(workers, v1::WORKER_ROLE_DECODE, request, avoided);
-  if (!plan.decode) return NoWorker(workers, v1::WORKER_ROLE_DECODE, request, avoided, lead);
-  plan.reason = Least(workers, *plan.decode);
-  return plan;
-}
-
-// The streams of the decode worker, this one, and one more that may come, all wait for a prompt that is computed there.
-Plan Cheaper(const PlacementRequest& request, Plan split, Plan local) {
-  if (!split.decode) return split;
-  const absl::Duration apart = PrefillTime(*split.prefill, request) + request.handoff;
-  const absl::Duration alone = PrefillTime(*local.decode, request);
-  const bool is_local = alone * static_cast<double>(Load(*local.decode) + 2) < apart;
-  Plan& plan = is_local ? local : split;
-  plan.reason = absl::StrCat(is_local ? "local" : "split", " costs less: prefill on ", local.decode->instance(), " ",
-                             absl::FormatDuration(absl::Trunc(alone, absl::Microseconds(100))), " for each of ",
-                             Load(*local.decode) + 2, ", on ", split.prefill->instance(), " with handoff ",
-                             absl::FormatDuration(absl::Trunc(apart, absl::Microseconds(100))), "; ", plan.reason);
-  return std::move(plan);
-}
-
-}  // namespace
-
-std::optional<Worker> PickWorker(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
-                                 const AvoidedWorkers& avoided) {
+// As PickWorker, in `workers`; null if there is none.
+const Worker* Best(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
+                   const AvoidedWorkers& avoided) {
   const uint64_t load_max = LoadMax(workers, role, request, avoided);
   const Worker* best = nullptr;
   for (const Worker& worker : workers) {
@@ -188,24 +133,87 @@ std::optional<Worker> PickWorker(absl::Span<const Worker> workers, v1::WorkerRol
       best = &worker;
     }
   }
-  return best == nullptr ? std::nullopt : std::optional<Worker>(*best);
+  return best;
 }
 
-absl::StatusOr<Plan> Place(absl::Span<const Worker> workers, const PlacementRequest& request,
-                           const AvoidedWorkers& avoided) {
+// The best pair of one set: the best decode worker that has any prefill worker of its numerics beside it.
+absl::StatusOr<Choice> PlaceSplit(absl::Span<const Worker> workers, const PlacementRequest& request,
+                                  const AvoidedWorkers& avoided, absl::string_view lead) {
+  Choice choice = {.execution = v1::EXECUTION_SPLIT};
+  const Worker* prefill = Best(workers, v1::WORKER_ROLE_PREFILL, request, avoided);
+  if (!request.needs_decode) {
+    if (prefill == nullptr) return NoWorker(workers, v1::WORKER_ROLE_PREFILL, request, avoided, lead);
+    choice.prefill = prefill;
+    choice.reason = absl::StrCat("one token is wanted, so nothing is left to decode; ", Least(workers, *prefill));
+    return choice;
+  }
+  const Worker* decode = Best(workers, v1::WORKER_ROLE_DECODE, request, avoided);
+  if (decode == nullptr) return NoWorker(workers, v1::WORKER_ROLE_DECODE, request, avoided, lead);
+  if (prefill == nullptr) return NoWorker(workers, v1::WORKER_ROLE_PREFILL, request, avoided, lead);
+  // The best decode worker of every numerics id, with its prefill worker.
+  std::set<absl::string_view> tried;
+  const uint64_t load_max = LoadMax(workers, v1::WORKER_ROLE_DECODE, request, avoided);
+  for (const Worker& any : workers) {
+    if (!Fits(any, v1::WORKER_ROLE_DECODE, request, avoided) || !tried.insert(any.numerics_id()).second) continue;
+    PlacementRequest same_set = request;
+    same_set.numerics_id = any.numerics_id();
+    prefill = Best(workers, v1::WORKER_ROLE_PREFILL, same_set, avoided);
+    if (prefill == nullptr) continue;
+    decode = Best(workers, v1::WORKER_ROLE_DECODE, same_set, avoided);
+    const bool is_better = choice.decode == nullptr || !(Rank(*choice.decode, request, avoided, load_max) <
+                                                         Rank(*decode, request, avoided, load_max));
+    if (!is_better) continue;
+    choice.decode = decode;
+    choice.prefill = prefill;
+  }
+  if (choice.decode == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(lead, "prefill and decode workers are ready, but no two of them have the same numerics"));
+  }
+  choice.reason = absl::StrCat(Least(workers, *choice.prefill), "; ", Least(workers, *choice.decode), "; numerics ",
+                               choice.decode->numerics_id());
+  return choice;
+}
+
+absl::StatusOr<Choice> PlaceOnDecode(absl::Span<const Worker> workers, const PlacementRequest& request,
+                                     const AvoidedWorkers& avoided, absl::string_view lead) {
+  const Worker* decode = Best(workers, v1::WORKER_ROLE_DECODE, request, avoided);
+  if (decode == nullptr) return NoWorker(workers, v1::WORKER_ROLE_DECODE, request, avoided, lead);
+  const bool is_no_cache = request.execution == v1::EXECUTION_NO_CACHE;
+  return Choice{.execution = is_no_cache ? v1::EXECUTION_NO_CACHE : v1::EXECUTION_LOCAL,
+                .decode = decode,
+                .reason = Least(workers, *decode)};
+}
+
+// The streams of the decode worker, this one, and one more that may come, all wait for a prompt that is computed there.
+Choice Cheaper(const PlacementRequest& request, Choice split, Choice local) {
+  if (split.decode == nullptr) return split;
+  const absl::Duration apart = PrefillTime(*split.prefill, request) + request.handoff;
+  const absl::Duration alone = PrefillTime(*local.decode, request);
+  const bool is_local = alone * static_cast<double>(Load(*local.decode) + 2) < apart;
+  Choice& choice = is_local ? local : split;
+  choice.reason = absl::StrCat(is_local ? "local" : "split", " costs less: prefill on ", local.decode->instance(), " ",
+                               absl::FormatDuration(absl::Trunc(alone, absl::Microseconds(100))), " for each of ",
+                               Load(*local.decode) + 2, ", on ", split.prefill->instance(), " with handoff ",
+                               absl::FormatDuration(absl::Trunc(apart, absl::Microseconds(100))), "; ", choice.reason);
+  return std::move(choice);
+}
+
+absl::StatusOr<Choice> Choose(absl::Span<const Worker> workers, const PlacementRequest& request,
+                              const AvoidedWorkers& avoided) {
   switch (request.execution) {
     case v1::EXECUTION_SPLIT: {
-      auto plan = PlaceSplit(workers, request, avoided, "execution SPLIT was asked for, but ");
-      if (plan.ok()) plan->reason = absl::StrCat("split was asked for; ", plan->reason);
-      return plan;
+      auto choice = PlaceSplit(workers, request, avoided, "execution SPLIT was asked for, but ");
+      if (choice.ok()) choice->reason = absl::StrCat("split was asked for; ", choice->reason);
+      return choice;
     }
     case v1::EXECUTION_LOCAL:
     case v1::EXECUTION_NO_CACHE: {
       const bool local = request.execution == v1::EXECUTION_LOCAL;
-      auto plan = PlaceOnDecode(workers, request, avoided,
-                                absl::StrCat("execution ", local ? "LOCAL" : "NO_CACHE", " was asked for, but "));
-      if (plan.ok()) plan->reason = absl::StrCat(local ? "local" : "no cache", " was asked for; ", plan->reason);
-      return plan;
+      auto choice = PlaceOnDecode(workers, request, avoided,
+                                  absl::StrCat("execution ", local ? "LOCAL" : "NO_CACHE", " was asked for, but "));
+      if (choice.ok()) choice->reason = absl::StrCat(local ? "local" : "no cache", " was asked for; ", choice->reason);
+      return choice;
     }
     default:
       break;
@@ -216,6 +224,37 @@ absl::StatusOr<Plan> Place(absl::Span<const Worker> workers, const PlacementRequ
   if (split.ok()) return split;
   if (local.ok()) local->reason = absl::StrCat("local because ", split.status().message(), "; ", local->reason);
   return local;
+}
+
+}  // namespace
+
+bool CanTake(const Worker& worker, const PlacementRequest& request, const AvoidedWorkers& avoided) {
+  return request.tokens <= TokensMax(worker) &&
+         (request.numerics_id.empty() || request.numerics_id == worker.numerics_id()) && !avoided.IsOut(worker);
+}
+
+bool HasRoom(const Worker& worker, const PlacementRequest& request) {
+  const wire::Load& load = worker.status.load();
+  const uint64_t tokens = worker.role == v1::WORKER_ROLE_PREFILL ? request.to_prefill : request.tokens;
+  return load.kv_blocks_referenced() * kBlockTokens + tokens <= load.kv_blocks_total() * kBlockTokens;
+}
+
+std::optional<Worker> PickWorker(absl::Span<const Worker> workers, v1::WorkerRole role, const PlacementRequest& request,
+                                 const AvoidedWorkers& avoided) {
+  const Worker* best = Best(workers, role, request, avoided);
+  return best == nullptr ? std::nullopt : std::optional<Worker>(*best);
+}
+
+absl::StatusOr<Plan> Place(absl::Span<const Worker> workers, const PlacementRequest& request,
+                           const AvoidedWorkers& avoided) {
+  absl::StatusOr<Choice> choice = Choose(workers, request, avoided);
+  if (!choice.ok()) return choice.status();
+  Plan plan;
+  plan.execution = choice->execution;
+  if (choice->prefill != nullptr) plan.prefill = *choice->prefill;
+  if (choice->decode != nullptr) plan.decode = *choice->decode;
+  plan.reason = std::move(choice->reason);
+  return plan;
 }
 
 }  // namespace kvrelay::router

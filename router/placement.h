@@ -1,11 +1,12 @@
-// Chooses workers for a request: pure functions over a snapshot of the registry.
+// Chooses workers for a request: pure functions over those that the registry names as candidates.
 //
 // Workers of one request belong to one set: the router's model file (the registry marks others as not ready) and one
 // numerics id. Within a set,
 //   - the prefill worker is the one that would have the KV ready first: prompt tokens that wait there, and those of the
 //     request that it does not hold, at its measured rate;
 //   - the decode worker is the least loaded one, or one that holds more of the request and is not much busier;
-//   - ties go to the one with fewer sessions, then to the one used least so far, then to the lower address.
+//   - workers with room for it go before all others;
+//   - ties go to the one with fewer sessions, then to the one used least so far, then to the one named first.
 // Unless asked for, a request is split if that costs less: a prompt computed on the decode worker saves the handoff,
 // but holds up every stream there, and the one that may come next.
 #pragma once
@@ -15,7 +16,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -33,23 +33,22 @@ class AvoidedWorkers {
     kFull,     // not used until ForgetFull
     kLost      // never used again
   };
-  void Add(const Worker& worker, Why why) { workers_[Key(worker)] = std::max(workers_[Key(worker)], why); }
+  void Add(const Worker& worker, Why why) { workers_[KeyOf(worker)] = std::max(workers_[KeyOf(worker)], why); }
   void ForgetFull() {
     std::erase_if(workers_, [](const auto& entry) { return entry.second == kFull; });
   }
-  bool AnyFull() const {
-    return std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second == kFull; });
+  size_t CountFull() const {
+    return std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return entry.second == kFull; });
   }
   // Not to be used now.
   bool IsOut(const Worker& worker) const {
-    const auto it = workers_.find(Key(worker));
+    const auto it = workers_.find(KeyOf(worker));
     return it != workers_.end() && it->second != kUnlucky;
   }
-  bool IsAvoided(const Worker& worker) const { return workers_.contains(Key(worker)); }
+  bool IsAvoided(const Worker& worker) const { return workers_.contains(KeyOf(worker)); }
 
  private:
-  static std::pair<std::string, uint64_t> Key(const Worker& worker) { return {worker.instance(), worker.epoch()}; }
-  std::map<std::pair<std::string, uint64_t>, Why> workers_;
+  std::map<WorkerKey, Why> workers_;
 };
 
 struct PlacementRequest {
@@ -68,6 +67,11 @@ struct Plan {
   std::optional<Worker> decode;                         // not set when split gives the one token that is wanted
   std::string reason;
 };
+
+// Whether the worker, if it is ready, can ever take the request.
+bool CanTake(const Worker& worker, const PlacementRequest& request, const AvoidedWorkers& avoided);
+// Whether it has room for it now, as far as it said last.
+bool HasRoom(const Worker& worker, const PlacementRequest& request);
 
 // UNAVAILABLE if no worker can serve the request now, FAILED_PRECONDITION if workers are there but of another model or
 // of numerics that do not fit together; the message names the workers and their problems.

@@ -1,4 +1,4 @@
-// What the router knows about one worker, and the doors through which flows see all of them.
+// What the router knows about one worker, and the door through which flows see all of them.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +33,15 @@ struct Worker {
   const std::string& numerics_id() const { return status.identity().numerics_id(); }
 };
 
+struct PlacementRequest;
+class AvoidedWorkers;
+
 // The workers of a service. Implementations are thread-safe.
 class WorkerDirectory {
  public:
   virtual ~WorkerDirectory() = default;
-  // All configured workers, ready or not.
-  virtual std::vector<Worker> Snapshot() const = 0;
+  // Those among which to place the request: all, or, of many, as many as one decision should look at.
+  virtual std::vector<Worker> Candidates(const PlacementRequest& request, const AvoidedWorkers& avoided) = 0;
   // Whether calls on this worker should be given up: its loop hangs, or another process took its place. An unknown or
   // only disconnected worker is not lost: its calls tell for themselves.
   virtual bool Lost(const Worker& worker) const = 0;

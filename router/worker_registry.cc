@@ -9,6 +9,7 @@
 
 #include "common/rpc/status_mapping.h"
 #include "kvrelay/worker/v1/worker.grpc.pb.h"
+#include "router/random_bytes.h"
 
 namespace kvrelay::router {
 
@@ -49,7 +50,7 @@ WorkerRegistry::WorkerRegistry(RegistryOptions options, WorkerChannels* channels
     : options_(std::move(options)),
       channels_(channels),
       clock_(clock),
-      table_(options_.fingerprint, options_.hung_after, clock) {
+      table_(options_.fingerprint, options_.hung_after, clock, RandomSeed()) {
   for (const WorkerTarget& target : options_.targets) targets_.push_back({.target = target, .addresses = {}});
   resolve_thread_ = std::thread([this] { ResolveLoop(); });
   watch_thread_ = std::thread([this] { WatchLoop(); });
@@ -90,6 +91,7 @@ void WorkerRegistry::ResolveAll() {
     std::lock_guard lock(mutex_);
     if (addresses.ok()) {
       entry.problem = addresses->empty() ? "the name has no address" : "";
+      addresses_changed_ = addresses_changed_ || entry.addresses != *addresses;
       entry.addresses = *std::move(addresses);
     } else {
       // Workers that were found before are kept: a name server that fails must not stop the service.
@@ -109,6 +111,21 @@ void WorkerRegistry::WatchLoop() {
 
 void WorkerRegistry::UpdateStreams() {
   std::lock_guard lock(mutex_);
+  if (std::exchange(addresses_changed_, false)) UpdateWatches();
+  const absl::Duration now = clock_->Now();
+  for (auto& [key, watch] : watches_) {
+    if (watch.stream != nullptr || now < watch.retry_at) continue;
+    watch.stream = new Stream(this, key, channels_->Get(key.first, key.second));
+    ++streams_;
+    watch.stream->Start();
+  }
+  // Looks at every worker, while decisions wait.
+  if (now - ticked_ < kTickEvery) return;
+  ticked_ = now;
+  table_.OnTick();
+}
+
+void WorkerRegistry::UpdateWatches() {
   std::set<Key> wanted;
   for (const Target& entry : targets_) {
     for (const std::string& address : entry.addresses) wanted.emplace(entry.target.role, address);
@@ -123,16 +140,10 @@ void WorkerRegistry::UpdateStreams() {
     table_.Remove(it->first);
     it = watches_.erase(it);
   }
-  const absl::Duration now = clock_->Now();
   for (const Key& key : wanted) {
-    Watch& watch = watches_[key];
+    watches_.try_emplace(key);
     table_.Add(key);
-    if (watch.stream != nullptr || now < watch.retry_at) continue;
-    watch.stream = new Stream(this, key, channels_->Get(key.first, key.second));
-    ++streams_;
-    watch.stream->Start();
   }
-  table_.OnTick();
 }
 
 void WorkerRegistry::OnReport(Stream* stream, wire::WatchStatusResponse report) {
@@ -157,16 +168,27 @@ void WorkerRegistry::OnStreamEnd(Stream* stream, const absl::Status& status) {
   changed_.notify_all();
 }
 
-std::vector<Worker> WorkerRegistry::Snapshot() const {
-  std::lock_guard lock(mutex_);
-  std::vector<Worker> workers = table_.Snapshot();
+void WorkerRegistry::AddUnresolved(std::vector<Worker>* workers) const {
   for (const Target& entry : targets_) {
     if (!entry.addresses.empty()) continue;
-    Worker& worker = workers.emplace_back();
+    Worker& worker = workers->emplace_back();
     worker.role = entry.target.role;
     worker.address = entry.target.text;
     worker.problem = entry.problem;
   }
+}
+
+std::vector<Worker> WorkerRegistry::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Worker> workers = table_.Snapshot();
+  AddUnresolved(&workers);
+  return workers;
+}
+
+std::vector<Worker> WorkerRegistry::Candidates(const PlacementRequest& request, const AvoidedWorkers& avoided) {
+  std::lock_guard lock(mutex_);
+  std::vector<Worker> workers = table_.Candidates(request, avoided);
+  AddUnresolved(&workers);
   return workers;
 }
 

@@ -40,7 +40,9 @@ class WorkerRegistry final : public WorkerDirectory {
   // Ends all streams and waits for them.
   ~WorkerRegistry() override;
 
-  std::vector<Worker> Snapshot() const override;
+  // All configured workers, ready or not.
+  std::vector<Worker> Snapshot() const;
+  std::vector<Worker> Candidates(const PlacementRequest& request, const AvoidedWorkers& avoided) override;
   bool Lost(const Worker& worker) const override;
   bool Draining(const Worker& worker) const override;
 
@@ -67,12 +69,17 @@ class WorkerRegistry final : public WorkerDirectory {
   };
   static constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
   static constexpr absl::Duration kBackoffMax = absl::Seconds(2);
+  static constexpr absl::Duration kTickEvery = absl::Milliseconds(250);
 
+  // Names that have given no address stand for the workers behind them.
+  void AddUnresolved(std::vector<Worker>* workers) const;
   void ResolveLoop();
   void ResolveAll();
   void WatchLoop();
-  // Opens and cancels streams as they are due.
+  // Opens streams that are due.
   void UpdateStreams();
+  // One watch for each address that there is.
+  void UpdateWatches();
   void OnReport(Stream* stream, wire::WatchStatusResponse report);
   void OnStreamEnd(Stream* stream, const absl::Status& status);
   void Pause(absl::Duration duration);
@@ -85,9 +92,11 @@ class WorkerRegistry final : public WorkerDirectory {
   std::condition_variable changed_;
   bool stop_ = false;
   std::vector<Target> targets_;
+  bool addresses_changed_ = false;  // and watches not yet
   WorkerTable table_;
   std::map<Key, Watch> watches_;
-  int streams_ = 0;  // not yet ended
+  absl::Duration ticked_ = -absl::InfiniteDuration();  // the table, last
+  int streams_ = 0;                                    // not yet ended
   std::thread resolve_thread_;
   std::thread watch_thread_;
 };

@@ -15,12 +15,32 @@ AdmissionQueue::Request At(int seconds, int priority = 0, uint64_t tokens = 10) 
   return {.arrival = absl::Seconds(seconds), .priority = priority, .tokens = tokens, .admitted_before = false};
 }
 
+TEST(AdmissionTest, AllMayTryUntilOneIsRefused) {
+  AdmissionQueue queue({});
+  std::vector<AdmissionQueue::Ticket> tickets;
+  int woken = 0;
+  const int count = AdmissionQueue::kTrying + 2;
+  for (int i = 0; i < count; ++i) tickets.push_back(*queue.Enter(At(i), [&woken] { ++woken; }));
+  EXPECT_TRUE(queue.MayTry(tickets.back()));
+  queue.OnRefused(tickets[0]);
+  queue.OnRefused(tickets[0]);
+  queue.OnRefused(tickets[1]);
+  EXPECT_FALSE(queue.MayTry(tickets.back()));
+  queue.Leave(tickets[0]);
+  EXPECT_FALSE(queue.MayTry(tickets.back()));
+  woken = 0;
+  queue.Leave(tickets[1]);
+  EXPECT_EQ(woken, count - 2) << "there is room again";
+  EXPECT_TRUE(queue.MayTry(tickets.back()));
+}
+
 TEST(AdmissionTest, TheFirstMayTryAndTheNextIsWokenWhenOneLeaves) {
   AdmissionQueue queue({});
   std::vector<AdmissionQueue::Ticket> tickets;
   std::vector<int> woken;
   const int count = AdmissionQueue::kTrying + 2;
   for (int i = 0; i < count; ++i) tickets.push_back(*queue.Enter(At(i), [&woken, i] { woken.push_back(i); }));
+  queue.OnRefused(tickets[0]);
   for (int i = 0; i < count; ++i) EXPECT_EQ(queue.MayTry(tickets[i]), i < count - 2) << i;
   queue.Leave(tickets[3]);
   EXPECT_FALSE(queue.MayTry(tickets[3]));

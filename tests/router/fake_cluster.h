@@ -58,7 +58,7 @@ class FakeCluster final : public WorkerDirectory, public WorkerCalls {
   void Kill(const std::string& instance);
 
   // WorkerDirectory and WorkerCalls.
-  std::vector<Worker> Snapshot() const override { return workers; }
+  std::vector<Worker> Candidates(const PlacementRequest&, const AvoidedWorkers&) override { return workers; }
   bool Lost(const Worker& worker) const override { return lost.contains(worker.instance()); }
   bool Draining(const Worker& worker) const override { return draining.contains(worker.instance()); }
   void OnOutcome(const Worker& worker, const absl::Status& outcome) override {

@@ -45,6 +45,18 @@ TEST(FlowQueue, AFullPrefillWorkerIsWaitedForWithoutHoldingDecodeBlocks) {
   f.CheckSuccess();
 }
 
+TEST(FlowQueue, OfManyFullWorkersOnlySomeAreAsked) {
+  for (const bool prefill : {false, true}) {
+    FlowFixture f;
+    f.AddWorkers(prefill ? 12 : 1, prefill ? 1 : 12);
+    f.request.execution = v1::EXECUTION_SPLIT;
+    for (int i = 1; i <= 12; ++i) f.cluster.faults[(prefill ? "p" : "d") + std::to_string(i)].refuse = kFull;
+    f.Run();
+    EXPECT_EQ(f.flow->state(), FlowState::kQueued);
+    EXPECT_EQ(f.cluster.opened.size(), 8u + prefill);
+  }
+}
+
 TEST(FlowQueue, TooLongAWaitIsRefusedWithTheCause) {
   FlowFixture f;
   f.AddWorkers(0, 1);
@@ -91,6 +103,7 @@ TEST(FlowQueue, OthersGoFirst) {
   std::vector<AdmissionQueue::Ticket> earlier;
   for (size_t i = 0; i < AdmissionQueue::kTrying; ++i) {
     earlier.push_back(*f.admission.Enter({.arrival = f.clock.now - absl::Seconds(1), .tokens = 1}, [] {}));
+    f.admission.OnRefused(earlier.back());
   }
   f.Run();
   EXPECT_TRUE(f.cluster.opened.empty());

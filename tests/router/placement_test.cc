@@ -91,6 +91,21 @@ TEST_F(PlacementTest, LocalWhereThatCostsLess) {
   EXPECT_EQ(Run()->execution, v1::EXECUTION_SPLIT);
 }
 
+TEST_F(PlacementTest, WorkersWithRoomComeFirst) {
+  Prefill("p1");
+  for (const std::string& instance : {"d1", "d2"}) {
+    Decode(instance).status.mutable_load()->set_kv_blocks_total(10);
+  }
+  workers_[1].status.mutable_load()->set_kv_blocks_referenced(8);
+  workers_[2].calls = 9;
+  request_.tokens = 128;
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+  request_.tokens = 129;
+  EXPECT_EQ(Run()->decode->instance(), "d2");
+  workers_[2].status.mutable_load()->set_kv_blocks_referenced(9);
+  EXPECT_EQ(Run()->decode->instance(), "d1");
+}
+
 TEST_F(PlacementTest, TiesGoToTheLessUsed) {
   Decode("d1").calls_total = 5;
   Decode("d2").calls_total = 4;

@@ -254,7 +254,7 @@ RouterProcess::RouterProcess(Network* network, Observer* observer, const std::st
       network_(network),
       observer_(observer),
       situation_changed_(std::move(situation_changed)),
-      table_(kFingerprint, absl::Seconds(5), &network->world()) {
+      table_(kFingerprint, absl::Seconds(5), &network->world(), static_cast<uint64_t>(node)) {
   for (const Key& key : workers) {
     table_.Add(key);
     Watch(key, kBackoffMin);

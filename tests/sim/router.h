@@ -88,7 +88,11 @@ class RouterProcess final : public Process, public router::WorkerDirectory {
   // The process is no more.
   void Bury();
 
-  std::vector<router::Worker> Snapshot() const override { return table_.Snapshot(); }
+  std::vector<router::Worker> Snapshot() const { return table_.Snapshot(); }
+  std::vector<router::Worker> Candidates(const router::PlacementRequest& request,
+                                         const router::AvoidedWorkers& avoided) override {
+    return table_.Candidates(request, avoided);
+  }
   bool Lost(const router::Worker& worker) const override { return table_.Lost(worker); }
   bool Draining(const router::Worker& worker) const override { return table_.Draining(worker); }
   void OnOutcome(const router::Worker& worker, const absl::Status& outcome) override {
