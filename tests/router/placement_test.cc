@@ -93,7 +93,7 @@ TEST_F(PlacementTest, LocalWhereThatCostsLess) {
 
 TEST_F(PlacementTest, WorkersWithRoomComeFirst) {
   Prefill("p1");
-  for (const std::string& instance : {"d1", "d2"}) {
+  for (const char* instance : {"d1", "d2"}) {
     Decode(instance).status.mutable_load()->set_kv_blocks_total(10);
   }
   workers_[1].status.mutable_load()->set_kv_blocks_referenced(8);
