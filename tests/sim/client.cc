@@ -6,14 +6,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/sim/engine.h"
 
 namespace kvrelay::sim {
 namespace {
 
 // A cancelled request is free on all workers after so long: twice the longest latency and a step.
 constexpr absl::Duration kFreedAfter = absl::Milliseconds(250);
-// With Finish on its way for at most the longest latency and a step of 20 ms a token, and its answer as long.
-constexpr uint32_t kDroppedMax = 8;
+// With Finish on its way for at most the longest latency and a step of 20 ms, and its answer as long. A step whose
+// guesses are right selects as many tokens more.
+constexpr uint32_t kDroppedSteps = 8;
 
 bool SameFloat(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
@@ -183,7 +185,8 @@ void Client::OnFinished(Job* job, const v1::GenerateResponse& response) {
   if (total.computed() != computed || total.shipped() != shipped)
     Violation(*job, "accounting", total.ShortDebugString());
   const bool undisturbed = job->calm && job->strikes == cluster_->strikes();
-  if (undisturbed && finished.usage().dropped() > kDroppedMax)
+  const uint32_t guessed = std::min<uint32_t>(finished.usage().accepted(), kDroppedSteps * kDraftTokens);
+  if (undisturbed && finished.usage().dropped() > kDroppedSteps + guessed)
     Violation(*job, "finish", absl::StrCat(finished.usage().dropped(), " tokens selected after the end"));
   if (finished.moves() > 0 && finished.replans() == 0 && finished.attempts() == 1 && job->resumed == 0 &&
       !job->no_cache && total.recomputed() > 0)

@@ -15,7 +15,6 @@ namespace kvrelay::sim {
 namespace {
 
 constexpr int kPromptRows = 64;  // in one step
-constexpr int kDraftTokens = 7;
 constexpr absl::Duration kStepCost = absl::Milliseconds(20);
 constexpr absl::Duration kRowCost = absl::Microseconds(100);
 constexpr absl::Duration kBeatInterval = absl::Milliseconds(500);

@@ -16,6 +16,9 @@
 
 namespace kvrelay::sim {
 
+// Most guesses in one step.
+inline constexpr int kDraftTokens = 7;
+
 class SimEngine final : public engine::Engine {
  public:
   // `violation` is told when a sequence is decoded from keys and values that are not those of its history.
