@@ -8,7 +8,7 @@ namespace {
 // Shorter matches are found in any text by chance.
 constexpr int kMatch = 3;
 constexpr int kLongest = 32;
-// Steps without a guess after failures in a row: 1, 2, 4 and so on to 2^kMostFailures.
+// Steps without a guess after failures in a row: 2, 4, 8 and so on to 2^kMostFailures.
 constexpr int kMostFailures = 6;
 
 }  // namespace

@@ -206,9 +206,8 @@ TEST(MoveTest, TheTargetGoesAwayWhileTheSourcePushes) {
   TestDecodeWorker source, target;
   const GenerationSpec spec = MakeSpec(100, kMax);
   DecodeClient from(*source.stub);
-  source.engine().Allow(12);
-  ASSERT_TRUE(from.Reserve('a', spec, worker::v1::SOURCE_COMPUTED));
-  std::vector<uint32_t> tokens = ReadTokens(from, 1);
+  std::vector<uint32_t> tokens;
+  ASSERT_NO_FATAL_FAILURE(BeginStream(from, source, spec, &tokens));
   {
     DecodeClient to(*target.stub);
     ASSERT_NO_FATAL_FAILURE(ReserveTarget(to, 'b', spec, tokens));
