@@ -9,11 +9,12 @@ namespace kvrelay::router {
 namespace {
 
 // A request of the same client must end first; they take about this long.
-constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+constexpr absl::Duration kQuotaRetryDelay = absl::Seconds(1);
 
 absl::Status Exceeded(const std::string& client, const std::string& what) {
   return rpc::WithRetryDelay(
-      absl::ResourceExhaustedError(absl::StrCat("the quota of client ", client, " is used up: ", what)), kRetryDelay);
+      absl::ResourceExhaustedError(absl::StrCat("the quota of client ", client, " is used up: ", what)),
+      kQuotaRetryDelay);
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ namespace kvrelay::router {
 namespace {
 
 // A full service is worth another try after about this long.
-constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+constexpr absl::Duration kTemporaryRetryDelay = absl::Seconds(1);
 
 absl::Status WithAdvice(const absl::Status& status) {
   const bool temporary = absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
-  return temporary && !rpc::RetryDelay(status) ? rpc::WithRetryDelay(status, kRetryDelay) : status;
+  return temporary && !rpc::RetryDelay(status) ? rpc::WithRetryDelay(status, kTemporaryRetryDelay) : status;
 }
 
 // Counts a call on a worker as long as its handle lives.

@@ -29,7 +29,7 @@ AvoidedWorkers::Why WhyAvoided(const absl::Status& status) {
 }
 
 std::string Describe(const Worker& worker) {
-  return absl::StrCat(worker.role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode", " worker ", worker.instance());
+  return absl::StrCat(RoleName(worker.role), " worker ", worker.instance());
 }
 
 // The status with the worker's name before its message; details (a retry delay) stay. A worker's CANCELLED is not the

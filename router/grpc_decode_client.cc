@@ -13,10 +13,10 @@ namespace kvrelay::router {
 namespace {
 
 // Keeps itself alive from Start to OnDone.
-class Stream final : public grpc::ClientBidiReactor<wire::DecodeRequest, wire::DecodeResponse>,
-                     public std::enable_shared_from_this<Stream> {
+class DecodeStream final : public grpc::ClientBidiReactor<wire::DecodeRequest, wire::DecodeResponse>,
+                           public std::enable_shared_from_this<DecodeStream> {
  public:
-  Stream(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<DecodeListener> listener)
+  DecodeStream(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<DecodeListener> listener)
       : stub_(channel), listener_(std::move(listener)) {}
 
   void Start() {
@@ -56,7 +56,7 @@ class Stream final : public grpc::ClientBidiReactor<wire::DecodeRequest, wire::D
   }
 
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<Stream> last = std::move(self_);
+    const std::shared_ptr<DecodeStream> last = std::move(self_);
     listener_->OnEnd(rpc::FromGrpc(status));
     listener_ = nullptr;
   }
@@ -73,7 +73,7 @@ class Stream final : public grpc::ClientBidiReactor<wire::DecodeRequest, wire::D
   wire::DecodeService::Stub stub_;
   grpc::ClientContext context_;
   std::shared_ptr<DecodeListener> listener_;
-  std::shared_ptr<Stream> self_;
+  std::shared_ptr<DecodeStream> self_;
   wire::DecodeResponse response_;
 
   std::mutex mutex_;
@@ -83,14 +83,14 @@ class Stream final : public grpc::ClientBidiReactor<wire::DecodeRequest, wire::D
   bool closed_ = false;
 };
 
-class Handle final : public DecodeCall {
+class DecodeHandle final : public DecodeCall {
  public:
-  explicit Handle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
-  ~Handle() override { stream_->Cancel(); }
+  explicit DecodeHandle(std::shared_ptr<DecodeStream> stream) : stream_(std::move(stream)) {}
+  ~DecodeHandle() override { stream_->Cancel(); }
   void Send(wire::DecodeRequest request) override { stream_->Send(std::move(request)); }
 
  private:
-  const std::shared_ptr<Stream> stream_;
+  const std::shared_ptr<DecodeStream> stream_;
 };
 
 class GrpcDecodeClient final : public DecodeClient {
@@ -98,9 +98,9 @@ class GrpcDecodeClient final : public DecodeClient {
   explicit GrpcDecodeClient(WorkerChannels* channels) : channels_(channels) {}
 
   std::unique_ptr<DecodeCall> Open(const Worker& worker, std::shared_ptr<DecodeListener> listener) override {
-    auto stream = std::make_shared<Stream>(channels_->Get(worker.role, worker.address), std::move(listener));
+    auto stream = std::make_shared<DecodeStream>(channels_->Get(worker.role, worker.address), std::move(listener));
     stream->Start();
-    return std::make_unique<Handle>(std::move(stream));
+    return std::make_unique<DecodeHandle>(std::move(stream));
   }
 
  private:

@@ -11,11 +11,11 @@ namespace kvrelay::router {
 namespace {
 
 // Keeps itself alive from Start to OnDone.
-class Stream final : public grpc::ClientReadReactor<wire::PrefillResponse>,
-                     public std::enable_shared_from_this<Stream> {
+class PrefillStream final : public grpc::ClientReadReactor<wire::PrefillResponse>,
+                            public std::enable_shared_from_this<PrefillStream> {
  public:
-  Stream(const std::shared_ptr<grpc::Channel>& channel, wire::PrefillRequest request,
-         std::shared_ptr<PrefillListener> listener)
+  PrefillStream(const std::shared_ptr<grpc::Channel>& channel, wire::PrefillRequest request,
+                std::shared_ptr<PrefillListener> listener)
       : stub_(channel), request_(std::move(request)), listener_(std::move(listener)) {}
 
   void Start() {
@@ -34,7 +34,7 @@ class Stream final : public grpc::ClientReadReactor<wire::PrefillResponse>,
   }
 
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<Stream> last = std::move(self_);
+    const std::shared_ptr<PrefillStream> last = std::move(self_);
     listener_->OnEnd(rpc::FromGrpc(status));
     listener_ = nullptr;
   }
@@ -44,17 +44,17 @@ class Stream final : public grpc::ClientReadReactor<wire::PrefillResponse>,
   grpc::ClientContext context_;
   const wire::PrefillRequest request_;
   std::shared_ptr<PrefillListener> listener_;
-  std::shared_ptr<Stream> self_;
+  std::shared_ptr<PrefillStream> self_;
   wire::PrefillResponse response_;
 };
 
-class Handle final : public PrefillCall {
+class PrefillHandle final : public PrefillCall {
  public:
-  explicit Handle(std::shared_ptr<Stream> stream) : stream_(std::move(stream)) {}
-  ~Handle() override { stream_->Cancel(); }
+  explicit PrefillHandle(std::shared_ptr<PrefillStream> stream) : stream_(std::move(stream)) {}
+  ~PrefillHandle() override { stream_->Cancel(); }
 
  private:
-  const std::shared_ptr<Stream> stream_;
+  const std::shared_ptr<PrefillStream> stream_;
 };
 
 class GrpcPrefillClient final : public PrefillClient {
@@ -63,9 +63,10 @@ class GrpcPrefillClient final : public PrefillClient {
 
   std::unique_ptr<PrefillCall> Open(const Worker& worker, const wire::PrefillRequest& request,
                                     std::shared_ptr<PrefillListener> listener) override {
-    auto stream = std::make_shared<Stream>(channels_->Get(worker.role, worker.address), request, std::move(listener));
+    auto stream =
+        std::make_shared<PrefillStream>(channels_->Get(worker.role, worker.address), request, std::move(listener));
     stream->Start();
-    return std::make_unique<Handle>(std::move(stream));
+    return std::make_unique<PrefillHandle>(std::move(stream));
   }
 
  private:

@@ -15,8 +15,6 @@
 namespace kvrelay::router {
 namespace {
 
-const char* RoleName(v1::WorkerRole role) { return role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode"; }
-
 // Reports are up to a heartbeat old, so the router's own calls count where they are more.
 uint64_t Load(const Worker& worker) { return std::max<uint64_t>(worker.status.load().active_sessions(), worker.calls); }
 

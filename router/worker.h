@@ -14,6 +14,9 @@ namespace kvrelay::router {
 
 namespace wire = ::kvrelay::worker::v1;
 
+// As workers name their own in WatchStatusResponse.role, and as people read it.
+inline const char* RoleName(v1::WorkerRole role) { return role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode"; }
+
 // A copy of the registry's knowledge at one moment. A plain value.
 struct Worker {
   v1::WorkerRole role = v1::WORKER_ROLE_UNSPECIFIED;

@@ -9,8 +9,6 @@
 namespace kvrelay::router {
 namespace {
 
-const char* RoleName(v1::WorkerRole role) { return role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode"; }
-
 std::string Short(const std::string& fingerprint) { return fingerprint.substr(0, 12); }
 
 bool SameProcess(const wire::WorkerIdentity& a, const wire::WorkerIdentity& b) {

@@ -13,14 +13,14 @@
 namespace kvrelay::e2e {
 namespace {
 
-constexpr uint32_t kTokens = 160;
+constexpr uint32_t kDrainTokens = 160;
 
 // Prompts of several blocks; greedy, sampled, with everything in play that a move must carry or rebuild.
 v1::GenerateRequest Request(int number) {
   std::string text;
   for (int i = 0; i < 40; ++i) absl::StrAppend(&text, "Line ", i, " of report ", number, ". ");
-  v1::GenerateRequest request = TextRequest(text, kTokens);
-  request.set_min_tokens(kTokens);
+  v1::GenerateRequest request = TextRequest(text, kDrainTokens);
+  request.set_min_tokens(kDrainTokens);
   request.set_logprobs(2);
   request.set_trace(number % 2 == 1);
   request.add_stop("no text of this kind");
@@ -50,7 +50,7 @@ TEST(DrainingDecodeWorker, ItsStreamsMoveWithTheSameBitsAndNothingIsComputedAgai
   for (int i = 0; i < kStreams; ++i) {
     undisturbed.push_back(Generate(cluster.stub(), Request(i)));
     ExpectSound(undisturbed.back());
-    ASSERT_EQ(undisturbed.back().tokens.size(), kTokens);
+    ASSERT_EQ(undisturbed.back().tokens.size(), kDrainTokens);
   }
 
   // decode-1 is told to stop when all streams are under way.

@@ -10,11 +10,11 @@
 namespace kvrelay::e2e {
 namespace {
 
-constexpr uint32_t kTokens = 96;
+constexpr uint32_t kFaultTokens = 96;
 
 // Sampled, with everything in play that a re-planned request must rebuild.
 v1::GenerateRequest SampledRequest() {
-  v1::GenerateRequest request = TextRequest("The old lighthouse keeper opened the door and", kTokens);
+  v1::GenerateRequest request = TextRequest("The old lighthouse keeper opened the door and", kFaultTokens);
   request.mutable_sampling()->set_temperature(0.9f);
   request.mutable_sampling()->set_top_p(0.95f);
   request.mutable_sampling()->set_seed(11);
@@ -22,20 +22,9 @@ v1::GenerateRequest SampledRequest() {
   request.mutable_sampling()->set_presence_penalty(0.6f);
   request.mutable_sampling()->set_frequency_penalty(0.4f);
   (*request.mutable_sampling()->mutable_logit_bias())[30] = -5;
-  request.set_min_tokens(kTokens);
+  request.set_min_tokens(kFaultTokens);
   request.add_stop("no text of this kind");
   request.set_logprobs(3);
-  request.set_execution(v1::EXECUTION_SPLIT);
-  return request;
-}
-
-// Long enough that the prompt is still being computed when the first events are there.
-v1::GenerateRequest LongPromptRequest() {
-  std::string text;
-  for (int i = 0; i < 120; ++i) absl::StrAppend(&text, "Line ", i, " of a long report. ");
-  v1::GenerateRequest request = TextRequest(text, 8);
-  request.set_ignore_eos(true);
-  request.set_logprobs(2);
   request.set_execution(v1::EXECUTION_SPLIT);
   return request;
 }
@@ -61,7 +50,7 @@ TEST(DecodeWorkerKilled, TheStreamGoesOnElsewhereWithTheSameBits) {
   ASSERT_EQ(cluster.StartAll(1, 4), absl::OkStatus());
   const Stream undisturbed = Generate(cluster.stub(), SampledRequest());
   ExpectSound(undisturbed);
-  ASSERT_EQ(undisturbed.tokens.size(), kTokens);
+  ASSERT_EQ(undisturbed.tokens.size(), kFaultTokens);
   for (const size_t token : {1, 17, 80}) {
     SCOPED_TRACE(token);
     std::string struck;
@@ -95,10 +84,12 @@ TEST(DecodeWorkerHangs, TheStreamGoesOnElsewhereWithTheSameBits) {
 TEST(PrefillWorkerKilled, AnotherComputesThePrompt) {
   Cluster cluster;
   ASSERT_EQ(cluster.StartAll(2, 1), absl::OkStatus());
-  const Stream undisturbed = Generate(cluster.stub(), LongPromptRequest());
+  // Long enough that the prompt is still being computed when the first events are there.
+  const v1::GenerateRequest request = LongPromptRequest(120, 8);
+  const Stream undisturbed = Generate(cluster.stub(), request);
   ExpectSound(undisturbed);
   std::string struck;
-  const Stream stream = Generate(cluster.stub(), LongPromptRequest(), [&](const Stream& so_far) {
+  const Stream stream = Generate(cluster.stub(), request, [&](const Stream& so_far) {
     if (!struck.empty()) return;
     struck = so_far.started.placement().prefill_instance();
     cluster.process(struck).Signal(SIGKILL);

@@ -10,15 +10,10 @@ namespace kvrelay::e2e {
 namespace {
 
 // A prompt of a few hundred positions, whose KV is under way when the first events are there.
-v1::GenerateRequest LongPromptRequest() {
-  std::string text;
-  for (int i = 0; i < 24; ++i) absl::StrAppend(&text, "Line ", i, " of a long report. ");
-  v1::GenerateRequest request = TextRequest(text, 48);
-  request.set_ignore_eos(true);
-  request.set_logprobs(2);
+v1::GenerateRequest SampledLongPrompt() {
+  v1::GenerateRequest request = LongPromptRequest(24, 48);
   request.mutable_sampling()->set_temperature(0.8f);
   request.mutable_sampling()->set_seed(3);
-  request.set_execution(v1::EXECUTION_SPLIT);
   return request;
 }
 
@@ -27,7 +22,7 @@ class LinkTest : public ::testing::Test {
   static void SetUpTestSuite() {
     cluster_ = new Cluster(Cluster::Links::kProxies);
     ASSERT_EQ(cluster_->StartAll(2, 2), absl::OkStatus());
-    undisturbed_ = new Stream(Generate(cluster_->stub(), LongPromptRequest()));
+    undisturbed_ = new Stream(Generate(cluster_->stub(), SampledLongPrompt()));
     ExpectSound(*undisturbed_);
   }
   static void TearDownTestSuite() {
@@ -48,7 +43,7 @@ Stream* LinkTest::undisturbed_ = nullptr;
 
 TEST_F(LinkTest, HalfOpenBetweenRouterAndDecode) {
   std::string struck;
-  const Stream stream = Generate(cluster_->stub(), LongPromptRequest(), [&](const Stream& so_far) {
+  const Stream stream = Generate(cluster_->stub(), SampledLongPrompt(), [&](const Stream& so_far) {
     if (!struck.empty() || so_far.tokens.size() != 10) return;
     struck = so_far.started.placement().decode_instance();
     cluster_->link(struck).Set(Link::kHalfOpen);
@@ -62,7 +57,7 @@ TEST_F(LinkTest, HalfOpenBetweenRouterAndDecode) {
 
 TEST_F(LinkTest, HalfOpenBetweenPrefillAndDecode) {
   std::string struck;
-  const Stream stream = Generate(cluster_->stub(), LongPromptRequest(), [&](const Stream& so_far) {
+  const Stream stream = Generate(cluster_->stub(), SampledLongPrompt(), [&](const Stream& so_far) {
     if (!struck.empty()) return;
     struck = so_far.started.placement().decode_instance();
     cluster_->kv_link(struck).Set(Link::kHalfOpen);
@@ -84,7 +79,7 @@ TEST_F(LinkTest, SlowEverywhereIsNoFault) {
     }
   };
   set_all(Link::kSlow);
-  const Stream stream = Generate(cluster_->stub(), LongPromptRequest());
+  const Stream stream = Generate(cluster_->stub(), SampledLongPrompt());
   set_all(Link::kWhole);
   ExpectSound(stream);
   ExpectSameBits(stream, *undisturbed_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "absl/strings/str_cat.h"
 #include "cli/client.h"
 
 namespace kvrelay::e2e {
@@ -31,6 +32,16 @@ v1::GenerateRequest TextRequest(const std::string& text, uint32_t max_tokens) {
   v1::GenerateRequest request;
   request.set_text(text);
   request.set_max_tokens(max_tokens);
+  return request;
+}
+
+v1::GenerateRequest LongPromptRequest(int lines, uint32_t max_tokens) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) absl::StrAppend(&text, "Line ", i, " of a long report. ");
+  v1::GenerateRequest request = TextRequest(text, max_tokens);
+  request.set_ignore_eos(true);
+  request.set_logprobs(2);
+  request.set_execution(v1::EXECUTION_SPLIT);
   return request;
 }
 

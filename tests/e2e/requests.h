@@ -28,6 +28,8 @@ struct Stream {
 };
 
 v1::GenerateRequest TextRequest(const std::string& text, uint32_t max_tokens);
+// A split request with a prompt of about ten tokens a line, with log-probabilities and no end but max_tokens.
+v1::GenerateRequest LongPromptRequest(int lines, uint32_t max_tokens);
 v1::GenerateRequest ChatRequest(const std::string& message, uint32_t max_tokens);
 
 // Called after each event, with what has come so far.

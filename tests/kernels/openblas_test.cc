@@ -17,13 +17,13 @@ namespace {
 
 using model_file::TensorType;
 
-constexpr int kOutputs = 75;
-constexpr int kUnits = 5;
-constexpr int kStride = kUnits * kUnitRows;
-constexpr int kInputs = 256;
-
 class OpenBlasTest : public ::testing::TestWithParam<TensorType> {
  protected:
+  static constexpr int kOutputs = 75;
+  static constexpr int kUnits = 5;
+  static constexpr int kStride = kUnits * kUnitRows;
+  static constexpr int kInputs = 256;
+
   OpenBlasTest()
       : random_(11),
         packed_(GetParam(), MatmulBackend::kOpenBlas, kInputs,

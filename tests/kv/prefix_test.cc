@@ -15,7 +15,7 @@
 namespace kvrelay::kv {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 1, .kv_heads = 1, .head_dim = 16, .type = KvType::kF16};
+constexpr KvLayout kOneLayer{.layers = 1, .kv_heads = 1, .head_dim = 16, .type = KvType::kF16};
 
 // `count` ids from `first` on.
 std::vector<int32_t> Tokens(int count, int first = 0) {
@@ -46,7 +46,7 @@ int Known(BlockPool& pool, const std::vector<int32_t>& tokens, const std::string
 }
 
 TEST(Prefix, WholeBlocksAreSharedAndTheLastTokenIsNot) {
-  auto pool = *BlockPool::Create(kLayout, 16);
+  auto pool = *BlockPool::Create(kOneLayer, 16);
   const auto prompt = Tokens(200);
   auto first = Begin(*pool, prompt);
   EXPECT_EQ(first->reused(), 0);
@@ -67,7 +67,7 @@ TEST(Prefix, WholeBlocksAreSharedAndTheLastTokenIsNot) {
 }
 
 TEST(Prefix, ADifferentTokenEndsTheCommonPart) {
-  auto pool = *BlockPool::Create(kLayout, 16);
+  auto pool = *BlockPool::Create(kOneLayer, 16);
   Leave(*pool, Tokens(300));
   auto other = Tokens(300);
   other[130] = -1;
@@ -79,7 +79,7 @@ TEST(Prefix, ADifferentTokenEndsTheCommonPart) {
 }
 
 TEST(Prefix, SaltsNeverMeet) {
-  auto pool = *BlockPool::Create(kLayout, 32);
+  auto pool = *BlockPool::Create(kOneLayer, 32);
   Leave(*pool, Tokens(200), "a");
   EXPECT_EQ(Known(*pool, Tokens(200), "b"), 0);
   EXPECT_EQ(Known(*pool, Tokens(200), ""), 0);
@@ -87,7 +87,7 @@ TEST(Prefix, SaltsNeverMeet) {
 }
 
 TEST(Prefix, WhatGrewIsSharedToo) {
-  auto pool = *BlockPool::Create(kLayout, 16);
+  auto pool = *BlockPool::Create(kOneLayer, 16);
   const auto all = Tokens(260);
   auto cache = Begin(*pool, Tokens(100), "", 160);
   Fill(*cache, Tokens(100));
@@ -96,7 +96,7 @@ TEST(Prefix, WhatGrewIsSharedToo) {
 }
 
 TEST(Prefix, SequencesThatAreNotSharedStayAlone) {
-  auto pool = *BlockPool::Create(kLayout, 16);
+  auto pool = *BlockPool::Create(kOneLayer, 16);
   Leave(*pool, Tokens(200));
   auto alone = *SequenceCache::Reserve(pool.get(), 200);
   EXPECT_EQ(alone->kv_ready(), 0);
@@ -106,7 +106,7 @@ TEST(Prefix, SequencesThatAreNotSharedStayAlone) {
 }
 
 TEST(Prefix, TwoThatComputeTheSameKeepOne) {
-  auto pool = *BlockPool::Create(kLayout, 16);
+  auto pool = *BlockPool::Create(kOneLayer, 16);
   const auto prompt = Tokens(150);
   auto a = Begin(*pool, prompt), b = Begin(*pool, prompt);
   Fill(*a, prompt);
@@ -118,7 +118,7 @@ TEST(Prefix, TwoThatComputeTheSameKeepOne) {
 }
 
 TEST(Prefix, RoomIsMadeFromTheEndOfTheOldest) {
-  auto pool = *BlockPool::Create(kLayout, 8);
+  auto pool = *BlockPool::Create(kOneLayer, 8);
   Leave(*pool, Tokens(256));         // four blocks
   Leave(*pool, Tokens(256, 10000));  // four more: all are cached
   ASSERT_EQ(pool->cached(), 8);
@@ -130,7 +130,7 @@ TEST(Prefix, RoomIsMadeFromTheEndOfTheOldest) {
 }
 
 TEST(Prefix, WhatWasFoundOutlivesWhatNeverWas) {
-  auto pool = *BlockPool::Create(kLayout, 8);
+  auto pool = *BlockPool::Create(kOneLayer, 8);
   Leave(*pool, Tokens(129));
   EXPECT_EQ(Known(*pool, Tokens(129)), 128);
   for (int i = 1; i <= 20; ++i) Leave(*pool, Tokens(128, 1000 * i));  // a scan: nobody asks twice
@@ -138,7 +138,7 @@ TEST(Prefix, WhatWasFoundOutlivesWhatNeverWas) {
 }
 
 TEST(Prefix, ButNotForEver) {
-  auto pool = *BlockPool::Create(kLayout, 8);
+  auto pool = *BlockPool::Create(kOneLayer, 8);
   for (int i = 0; i < 4; ++i) {
     Leave(*pool, Tokens(129, 1000 * i));
     EXPECT_EQ(Known(*pool, Tokens(129, 1000 * i)), 128);
@@ -148,7 +148,7 @@ TEST(Prefix, ButNotForEver) {
 }
 
 TEST(Prefix, KnownBlocksAreNotGivenUpForTheRest) {
-  auto pool = *BlockPool::Create(kLayout, 4);
+  auto pool = *BlockPool::Create(kOneLayer, 4);
   Leave(*pool, Tokens(192));
   ASSERT_EQ(pool->cached(), 3);
   auto whole = Begin(*pool, Tokens(193), "", 63);  // three known blocks and the last free one
@@ -161,7 +161,7 @@ TEST(Prefix, KnownBlocksAreNotGivenUpForTheRest) {
 }
 
 TEST(PrefixDeathTest, SharedPositionsAreNotForgotten) {
-  auto pool = *BlockPool::Create(kLayout, 4);
+  auto pool = *BlockPool::Create(kOneLayer, 4);
   Leave(*pool, Tokens(100));
   auto cache = Begin(*pool, Tokens(100));
   EXPECT_DEATH(cache->Clear(), "what is shared is not forgotten");
@@ -171,7 +171,7 @@ TEST(PrefixDeathTest, SharedPositionsAreNotForgotten) {
 // was filled for, and a block that is found must bear the marks of the tokens asked for.
 TEST(Prefix, RandomSequencesFindOnlyWhatTheyWrote) {
   constexpr int kBlocks = 24;
-  auto pool = *BlockPool::Create(kLayout, kBlocks);
+  auto pool = *BlockPool::Create(kOneLayer, kBlocks);
   std::mt19937 random(1);
   std::vector<std::pair<std::shared_ptr<SequenceCache>, std::vector<int32_t>>> live;
   int found = 0;

@@ -14,7 +14,7 @@ Worker FakeWorker(v1::WorkerRole role, const std::string& instance) {
   identity.set_epoch(1);
   identity.set_model_fingerprint(kFakeFingerprint);
   identity.set_numerics_id("n1");
-  worker.status.set_role(role == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode");
+  worker.status.set_role(RoleName(role));
   worker.status.set_context_length(kFakeContext);
   return worker;
 }

@@ -41,7 +41,7 @@ TEST(LogTest, NoValueBreaksTheLine) {
 TEST(LogTest, ParsesNames) {
   EXPECT_EQ(*ParseLogFormat("json"), LogFormat::kJson);
   EXPECT_EQ(*ParseLogLevel("error"), LogLevel::kError);
-  EXPECT_THAT(std::string(ParseLogLevel("loud").status().message()), testing::HasSubstr("loud"));
+  EXPECT_THAT(std::string(ParseLogLevel("loud").status().message()), ::testing::HasSubstr("loud"));
   EXPECT_FALSE(ParseLogFormat("").ok());
 }
 

@@ -13,14 +13,14 @@ namespace kvrelay::rpc {
 namespace {
 
 TEST(PortFileTest, WrittenWhole) {
-  const std::string path = testing::TempDir() + "/port";
+  const std::string path = ::testing::TempDir() + "/port";
   ASSERT_TRUE(WritePortFile(path, "127.0.0.1:4000").ok());
   ASSERT_TRUE(WritePortFile(path, "127.0.0.1:4001").ok());
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(), "127.0.0.1:4001\n");
   int entries = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+  for (const auto& entry : std::filesystem::directory_iterator(::testing::TempDir())) {
     entries += entry.path().string().find("/port") != std::string::npos;
   }
   EXPECT_EQ(entries, 1) << "the temporary file stayed";

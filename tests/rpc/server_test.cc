@@ -14,7 +14,7 @@
 namespace kvrelay::rpc {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using worker::v1::WatchStatusRequest;
 using worker::v1::WatchStatusResponse;
 using worker::v1::WorkerService;
@@ -65,7 +65,7 @@ std::string HealthRequest(const std::string& service) {
   return service.empty() ? "" : "\x0a" + std::string(1, static_cast<char>(service.size())) + service;
 }
 
-class ServerTest : public testing::Test {
+class ServerTest : public ::testing::Test {
  protected:
   std::unique_ptr<Server> Start(const std::string& listen = "127.0.0.1:0") {
     auto server = Server::Start({.listen = listen}, {{WorkerService::service_full_name(), &service_}});

@@ -44,8 +44,8 @@ TEST(StreamWriterTest, WritesInOrderThenFinishes) {
     EXPECT_TRUE(reactor.finished.empty());
     Complete(reactor, writer);
   }
-  EXPECT_THAT(reactor.written, testing::ElementsAre(0, 1, 2));
-  EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::OK));
+  EXPECT_THAT(reactor.written, ::testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(reactor.finished, ::testing::ElementsAre(grpc::StatusCode::OK));
 }
 
 TEST(StreamWriterTest, OverflowsOnceBeyondTheLimit) {
@@ -59,8 +59,8 @@ TEST(StreamWriterTest, OverflowsOnceBeyondTheLimit) {
   writer.FinishNow(grpc::Status::CANCELLED);
   writer.Push(6);
   Complete(reactor, writer, /*ok=*/false);
-  EXPECT_THAT(reactor.written, testing::ElementsAre(0));
-  EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::CANCELLED));
+  EXPECT_THAT(reactor.written, ::testing::ElementsAre(0));
+  EXPECT_THAT(reactor.finished, ::testing::ElementsAre(grpc::StatusCode::CANCELLED));
 }
 
 TEST(StreamWriterTest, FinishNowOvertakesFinishAfterQueue) {
@@ -71,7 +71,7 @@ TEST(StreamWriterTest, FinishNowOvertakesFinishAfterQueue) {
   writer.FinishAfterQueue(grpc::Status::OK);
   writer.FinishNow(grpc::Status::CANCELLED);
   Complete(reactor, writer);
-  EXPECT_THAT(reactor.written, testing::ElementsAre(0));
+  EXPECT_THAT(reactor.written, ::testing::ElementsAre(0));
   EXPECT_EQ(reactor.finished.size(), 1);
 }
 
@@ -81,9 +81,9 @@ TEST(StreamWriterTest, BrokenCallDropsTheQueue) {
   writer.Push(0);
   writer.Push(1);
   Complete(reactor, writer, /*ok=*/false);
-  EXPECT_THAT(reactor.written, testing::ElementsAre(0));
+  EXPECT_THAT(reactor.written, ::testing::ElementsAre(0));
   writer.FinishNow(grpc::Status::CANCELLED);
-  EXPECT_THAT(reactor.finished, testing::ElementsAre(grpc::StatusCode::CANCELLED));
+  EXPECT_THAT(reactor.finished, ::testing::ElementsAre(grpc::StatusCode::CANCELLED));
 }
 
 TEST(StreamWriterTest, SignsOfLifeOnlyWhenIdle) {
@@ -93,7 +93,7 @@ TEST(StreamWriterTest, SignsOfLifeOnlyWhenIdle) {
   writer.PushIfIdle(2);
   Complete(reactor, writer);
   writer.PushIfIdle(3);
-  EXPECT_THAT(reactor.written, testing::ElementsAre(1, 3));
+  EXPECT_THAT(reactor.written, ::testing::ElementsAre(1, 3));
 }
 
 TEST(StreamWriterTest, OneFinishFromManyThreads) {

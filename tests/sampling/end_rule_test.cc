@@ -24,9 +24,9 @@ TEST(EndRule, WithoutEosIdsNothingIsEos) {
 
 TEST(BannedIds, AllEndIdsBeforeMinTokens) {
   const EndRule rule{.eos_ids = {2, 0}, .stop_ids = {7}, .max_tokens = 9, .min_tokens = 2};
-  EXPECT_THAT(BannedIds(rule, 0), testing::UnorderedElementsAre(2, 0, 7));
-  EXPECT_THAT(BannedIds(rule, 1), testing::UnorderedElementsAre(2, 0, 7));
-  EXPECT_THAT(BannedIds(rule, 2), testing::IsEmpty());
+  EXPECT_THAT(BannedIds(rule, 0), ::testing::UnorderedElementsAre(2, 0, 7));
+  EXPECT_THAT(BannedIds(rule, 1), ::testing::UnorderedElementsAre(2, 0, 7));
+  EXPECT_THAT(BannedIds(rule, 2), ::testing::IsEmpty());
 }
 
 }  // namespace

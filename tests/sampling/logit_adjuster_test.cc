@@ -11,6 +11,7 @@
 
 #include "common/sampling/sampler.h"
 #include "tests/golden/golden_reader.h"
+#include "tests/sampling/not_finite.h"
 
 namespace kvrelay::sampling {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 std::vector<float> Adjusted(const LogitOptions& options, const std::vector<int32_t>& prompt,

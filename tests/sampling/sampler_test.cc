@@ -9,13 +9,12 @@
 #include <numeric>
 #include <random>
 
+#include "tests/sampling/not_finite.h"
+
 namespace kvrelay::sampling {
 namespace {
 
-using testing::HasSubstr;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using ::testing::HasSubstr;
 
 std::vector<float> RandomLogits(int count, uint32_t seed, float spread) {
   std::mt19937 random(seed);
@@ -106,7 +105,7 @@ TEST(Select, TopKCutsTiesByIdAndOneIsGreedy) {
     ++seen[TokenOf(logits, {.temperature = 1, .top_k = 2}, position)];
     EXPECT_EQ(TokenOf(logits, {.temperature = 5, .top_k = 1}, position), 1);
   }
-  EXPECT_THAT(seen, testing::ElementsAre(0, testing::Gt(50), testing::Gt(50), 0, 0));
+  EXPECT_THAT(seen, ::testing::ElementsAre(0, ::testing::Gt(50), ::testing::Gt(50), 0, 0));
   // More than there are, and the largest number, keep all.
   for (uint32_t top_k : {5u, 6u, 0xffffffffu})
     EXPECT_EQ(TokenOf(logits, {.temperature = 1, .top_k = top_k}, 7), TokenOf(logits, {.temperature = 1}, 7));
@@ -122,8 +121,8 @@ TEST(Select, TopPKeepsTheShortestPrefixThatReachesIt) {
   // Probabilities 1/2, 1/4, 1/8, 1/8.
   const float l = std::log(2.0f);
   const std::vector<float> logits = {2 * l, 3 * l, l, l};
-  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_p = 1e-30f}, 100), testing::ElementsAre(0, 100, 0, 0));
-  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_p = 0.49f}, 100), testing::ElementsAre(0, 100, 0, 0));
+  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_p = 1e-30f}, 100), ::testing::ElementsAre(0, 100, 0, 0));
+  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_p = 0.49f}, 100), ::testing::ElementsAre(0, 100, 0, 0));
   const auto half = Seen(logits, {.temperature = 1, .top_p = 0.7f}, 400);
   EXPECT_GT(half[0], 80);
   EXPECT_EQ(half[2] + half[3], 0);
@@ -132,18 +131,18 @@ TEST(Select, TopPKeepsTheShortestPrefixThatReachesIt) {
   EXPECT_GT(most[2], 20);
   EXPECT_EQ(most[3], 0);
   // A share of what top_k left: 2/3 and 1/3.
-  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_k = 2, .top_p = 0.6f}, 100), testing::ElementsAre(0, 100, 0, 0));
+  EXPECT_THAT(Seen(logits, {.temperature = 1, .top_k = 2, .top_p = 0.6f}, 100), ::testing::ElementsAre(0, 100, 0, 0));
 }
 
 TEST(Select, MinPComparesWithTheBest) {
   const float l = std::log(2.0f);
   const std::vector<float> logits = {2 * l, 3 * l, l, l};
-  EXPECT_THAT(Seen(logits, {.temperature = 1, .min_p = 1}, 100), testing::ElementsAre(0, 100, 0, 0));
+  EXPECT_THAT(Seen(logits, {.temperature = 1, .min_p = 1}, 100), ::testing::ElementsAre(0, 100, 0, 0));
   const auto some = Seen(logits, {.temperature = 1, .min_p = 0.4f}, 400);
   EXPECT_GT(some[0], 80);
   EXPECT_EQ(some[2] + some[3], 0);
   // Equal candidates survive even min_p 1.
-  EXPECT_THAT(Seen({1, 1}, {.temperature = 1, .min_p = 1}, 200), testing::Each(testing::Gt(60)));
+  EXPECT_THAT(Seen({1, 1}, {.temperature = 1, .min_p = 1}, 200), ::testing::Each(::testing::Gt(60)));
 }
 
 // Chi-square of 40,000 draws against the softmax, 7 degrees of freedom: above 37.3 by chance once in 250,000. The draws

@@ -10,7 +10,6 @@
 namespace kvrelay::sim {
 namespace {
 
-constexpr absl::Duration kTick = absl::Milliseconds(250);
 // Streams are short here, and so are clients' naps.
 constexpr router::FlowLimits kLimits = {.unread_pause = 6, .unread_resume = 2, .unread_timeout = absl::Seconds(2)};
 constexpr absl::Duration kBackoffMin = absl::Milliseconds(100);
@@ -259,7 +258,7 @@ RouterProcess::RouterProcess(Network* network, Observer* observer, const std::st
     table_.Add(key);
     Watch(key, kBackoffMin);
   }
-  network_->world().After(kTick, this, [this] { Tick(); });
+  network_->world().After(kRouterTick, this, [this] { Tick(); });
 }
 
 void RouterProcess::Watch(const Key& key, absl::Duration backoff) {
@@ -283,7 +282,7 @@ void RouterProcess::Watch(const Key& key, absl::Duration backoff) {
 void RouterProcess::Tick() {
   table_.OnTick();
   for (const auto& request : std::list(requests_)) request->Tick();
-  network_->world().After(kTick, this, [this] { Tick(); });
+  network_->world().After(kRouterTick, this, [this] { Tick(); });
 }
 
 void RouterProcess::Generate(const std::shared_ptr<Call>& call, router::FlowRequest request,

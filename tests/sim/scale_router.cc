@@ -8,8 +8,6 @@
 namespace kvrelay::sim {
 namespace {
 
-constexpr absl::Duration kTick = absl::Milliseconds(250);
-
 // What this thread has computed so far: what else runs on the machine does not count.
 absl::Duration Spent() {
   timespec time;
@@ -155,7 +153,7 @@ void ScaleRouter::Tick() {
   table_.OnTick();
   std::erase_if(requests_, [](const auto& request) { return request->ended(); });
   for (const auto& request : requests_) request->Tick();
-  world_->After(kTick, nullptr, [this] { Tick(); });
+  world_->After(kRouterTick, nullptr, [this] { Tick(); });
 }
 
 std::string ScaleRouter::NewHandoffId() {

@@ -77,7 +77,7 @@ ScaleWorker::~ScaleWorker() = default;
 wire::WatchStatusResponse ScaleWorker::Status() {
   wire::WatchStatusResponse status;
   *status.mutable_identity() = identity_;
-  status.set_role(role_ == v1::WORKER_ROLE_PREFILL ? "prefill" : "decode");
+  status.set_role(router::RoleName(role_));
   status.set_context_length(8192);
   status.set_draining(draining_);
   wire::Load& load = *status.mutable_load();

@@ -15,6 +15,9 @@
 
 namespace kvrelay::sim {
 
+// How often routers look after their workers: as in production.
+constexpr absl::Duration kRouterTick = absl::Milliseconds(250);
+
 using Task = std::function<void()>;
 
 // A process as far as events are concerned: what is due in a dead one is dropped, in a suspended one it waits.

@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/model_file/types/type_table.h"
+#include "tests/testing/append_bytes.h"
 
 namespace kvrelay::testing {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 using model_file::TensorType;
 
 constexpr size_t kBlock = 32;
-
-template <typename T>
-void Append(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 
 // The level nearest to `position`, out of 0..levels-1.
 uint8_t Level(float position, int levels) {
@@ -33,17 +29,17 @@ void EncodeSmall(absl::Span<const float> block, std::string& out) {
   const float largest = std::max(std::abs(*low), std::abs(*high));
   const float step = kMinimum ? (*high - *low) / (kLevels - 1) : largest / (kLevels / 2 - 1);
   const float zero = kMinimum ? -*low : step * kLevels / 2;
-  Append(out, FloatToHalf(step));
-  if (kMinimum) Append(out, FloatToHalf(*low));
+  AppendBytes(out, FloatToHalf(step));
+  if (kMinimum) AppendBytes(out, FloatToHalf(*low));
   std::array<uint8_t, kBlock> q;
   uint32_t fifth = 0;
   for (size_t i = 0; i < kBlock; ++i) {
     q[i] = step > 0 ? Level((block[i] + zero) / step, kLevels) : 0;
     fifth |= static_cast<uint32_t>(q[i] >> 4) << i;
   }
-  if (kBits == 5) Append(out, fifth);
+  if (kBits == 5) AppendBytes(out, fifth);
   for (size_t i = 0; i < kBlock / 2; ++i) {
-    Append(out, static_cast<uint8_t>((q[i] & 15) | (q[i + kBlock / 2] & 15) << 4));
+    AppendBytes(out, static_cast<uint8_t>((q[i] & 15) | (q[i + kBlock / 2] & 15) << 4));
   }
 }
 
@@ -51,10 +47,10 @@ void EncodeQ8_0(absl::Span<const float> block, std::string& out) {
   float largest = 0;
   for (const float value : block) largest = std::max(largest, std::abs(value));
   const float step = largest / 127;
-  Append(out, FloatToHalf(step));
+  AppendBytes(out, FloatToHalf(step));
   for (const float value : block) {
     const float q = step > 0 ? std::nearbyint(value / step) : 0;
-    Append(out, static_cast<int8_t>(std::clamp(q, -127.0f, 127.0f)));
+    AppendBytes(out, static_cast<int8_t>(std::clamp(q, -127.0f, 127.0f)));
   }
 }
 
@@ -92,17 +88,17 @@ void EncodeK(absl::Span<const float> super, std::string& out) {
       if (step > 0) q[i] = Level((super[i] + depth) / step, kLevels);
     }
   }
-  Append(out, d);
-  Append(out, d_minimum);
-  Append(out, EncodeKScales(scales, minimums));
+  AppendBytes(out, d);
+  AppendBytes(out, d_minimum);
+  AppendBytes(out, EncodeKScales(scales, minimums));
   for (size_t i = 0; kBits == 5 && i < kBlock; ++i) {
     uint8_t fifth = 0;
     for (size_t b = 0; b < 8; ++b) fifth |= static_cast<uint8_t>(q[b * kBlock + i] >> 4 << b);
-    Append(out, fifth);
+    AppendBytes(out, fifth);
   }
   for (size_t run = 0; run < 256; run += 64) {
     for (size_t i = run; i < run + kBlock; ++i) {
-      Append(out, static_cast<uint8_t>((q[i] & 15) | (q[i + kBlock] & 15) << 4));
+      AppendBytes(out, static_cast<uint8_t>((q[i] & 15) | (q[i + kBlock] & 15) << 4));
     }
   }
 }
@@ -125,16 +121,17 @@ void EncodeQ6_K(absl::Span<const float> super, std::string& out) {
   }
   for (size_t half = 0; half < 256; half += 128) {
     for (size_t i = half; i < half + 64; ++i) {
-      Append(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 64] & 15) << 4));
+      AppendBytes(out, static_cast<uint8_t>((q[i] & 15) | (q[i + 64] & 15) << 4));
     }
   }
   for (size_t half = 0; half < 256; half += 128) {
     for (size_t i = half; i < half + 32; ++i) {
-      Append(out, static_cast<uint8_t>(q[i] >> 4 | q[i + 32] >> 4 << 2 | q[i + 64] >> 4 << 4 | q[i + 96] >> 4 << 6));
+      AppendBytes(out,
+                  static_cast<uint8_t>(q[i] >> 4 | q[i + 32] >> 4 << 2 | q[i + 64] >> 4 << 4 | q[i + 96] >> 4 << 6));
     }
   }
-  Append(out, scales);
-  Append(out, d);
+  AppendBytes(out, scales);
+  AppendBytes(out, d);
 }
 
 using BlockEncoder = void (*)(absl::Span<const float>, std::string&);
@@ -198,9 +195,9 @@ std::string EncodeWeights(TensorType type, absl::Span<const float> values) {
     for (size_t i = 0; i < values.size(); i += block) encode(values.subspan(i, block), out);
   } else {
     for (const float value : values) {
-      if (type == TensorType::kF32) Append(out, value);
-      if (type == TensorType::kF16) Append(out, FloatToHalf(value));
-      if (type == TensorType::kBf16) Append(out, FloatToBf16(value));
+      if (type == TensorType::kF32) AppendBytes(out, value);
+      if (type == TensorType::kF16) AppendBytes(out, FloatToHalf(value));
+      if (type == TensorType::kBf16) AppendBytes(out, FloatToBf16(value));
     }
   }
   KV_CHECK(out.size() == model_file::RowBytes(type, values.size()), "encoded size is the type's own");

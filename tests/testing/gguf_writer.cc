@@ -3,13 +3,10 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/testing/append_bytes.h"
+
 namespace kvrelay::testing {
 namespace {
-
-template <typename T>
-void Append(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 
 void Pad(std::string& out, uint64_t alignment) {
   while (out.size() % alignment != 0) out.push_back('\0');
@@ -19,7 +16,7 @@ void Pad(std::string& out, uint64_t alignment) {
 
 std::string GgufString(std::string_view text) {
   std::string out;
-  Append<uint64_t>(out, text.size());
+  AppendBytes<uint64_t>(out, text.size());
   return out.append(text);
 }
 
@@ -35,7 +32,7 @@ void GgufWriter::AddStrings(const std::string& key, const std::vector<std::strin
 
 void GgufWriter::AddRaw(const std::string& key, uint32_t type, const std::string& value_bytes) {
   std::string bytes;
-  Append(bytes, type);
+  AppendBytes(bytes, type);
   pairs_.push_back({key, bytes + value_bytes});
 }
 
@@ -49,8 +46,8 @@ void GgufWriter::DropTensor(const std::string& name) {
 
 void GgufWriter::AddRawArray(const std::string& key, uint32_t element_type, uint64_t count, const std::string& bytes) {
   std::string value;
-  Append(value, element_type);
-  Append(value, count);
+  AppendBytes(value, element_type);
+  AppendBytes(value, count);
   AddRaw(key, static_cast<uint32_t>(model_file::ValueType::kArray), value + bytes);
 }
 
@@ -61,18 +58,18 @@ void GgufWriter::AddTensor(const std::string& name, model_file::TensorType type,
 
 std::string GgufWriter::Head() const {
   std::string out = lies_.magic;
-  Append(out, lies_.version);
-  Append<uint64_t>(out, lies_.tensor_count.value_or(tensors_.size()));
-  Append<uint64_t>(out, lies_.key_count.value_or(pairs_.size()));
+  AppendBytes(out, lies_.version);
+  AppendBytes<uint64_t>(out, lies_.tensor_count.value_or(tensors_.size()));
+  AppendBytes<uint64_t>(out, lies_.key_count.value_or(pairs_.size()));
   for (const Pair& pair : pairs_) out += GgufString(pair.key) + pair.bytes;
   uint64_t offset = 0;
   for (const Tensor& tensor : tensors_) {
     const std::vector<uint64_t>& dims = tensor.lies.dims ? *tensor.lies.dims : tensor.dims;
     out += GgufString(tensor.name);
-    Append<uint32_t>(out, tensor.lies.dim_count.value_or(dims.size()));
-    for (const uint64_t dim : dims) Append(out, dim);
-    Append<uint32_t>(out, tensor.lies.type.value_or(tensor.type));
-    Append<uint64_t>(out, tensor.lies.offset.value_or(offset));
+    AppendBytes<uint32_t>(out, tensor.lies.dim_count.value_or(dims.size()));
+    for (const uint64_t dim : dims) AppendBytes(out, dim);
+    AppendBytes<uint32_t>(out, tensor.lies.type.value_or(tensor.type));
+    AppendBytes<uint64_t>(out, tensor.lies.offset.value_or(offset));
     offset += (tensor.data.size() + alignment_ - 1) / alignment_ * alignment_;
   }
   Pad(out, alignment_);

@@ -7,11 +7,11 @@
 namespace kvrelay::text {
 namespace {
 
-constexpr char kR[] = "\xef\xbf\xbd";
+constexpr char kReplacement[] = "\xef\xbf\xbd";
 
 // The worked examples of the Unicode Standard, section 3.9, "U+FFFD Substitution of Maximal Subparts".
 TEST(Utf8, ReplacesMaximalSubparts) {
-  const std::string r = kR;
+  const std::string r = kReplacement;
   EXPECT_EQ(ReplaceInvalidUtf8("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41"), r + r + r + r + r + r + r + r + "A");
   EXPECT_EQ(ReplaceInvalidUtf8("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41"), r + r + r + r + r + r + r + r + "A");
   EXPECT_EQ(ReplaceInvalidUtf8("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42"), r + r + r + r + r + "A" + r + r + "B");
@@ -27,7 +27,7 @@ TEST(Utf8, KeepsEveryBoundaryCharacter) {
     EXPECT_EQ(NextUtf8Part(character).size, character.size());
     for (size_t size = 1; size < character.size(); ++size) {
       EXPECT_EQ(NextUtf8Part(std::string_view(character).substr(0, size)).kind, Utf8Part::kIncomplete);
-      EXPECT_EQ(ReplaceInvalidUtf8(character.substr(0, size)), kR);
+      EXPECT_EQ(ReplaceInvalidUtf8(character.substr(0, size)), kReplacement);
     }
   }
   EXPECT_EQ(ReplaceInvalidUtf8(""), "");
@@ -36,7 +36,7 @@ TEST(Utf8, KeepsEveryBoundaryCharacter) {
 TEST(Utf8, AppendLeavesOnlyAnIncompleteEnd) {
   std::string text = "x";
   EXPECT_EQ(AppendValidUtf8("a\xff\xe2\x82", text), 2u);
-  EXPECT_EQ(text, std::string("xa") + kR);
+  EXPECT_EQ(text, std::string("xa") + kReplacement);
 }
 
 }  // namespace
