@@ -68,6 +68,11 @@ void AddSampling(Flags& flags, GenerationOptions* o) {
   flags.Add("--logit-bias", o->logit_bias, "Added to logits of token ids, -100 to 100 each: 5:-100,7:2.5")
       .List()
       .TypeName("ID:BIAS");
+  flags.Add("--json-schema", o->json_schema, "Holds the answer to a JSON schema: its text, or @FILE")
+      .TypeName("SCHEMA");
+  flags.Add("--regex", o->regex, "Holds the answer to a regular expression that all of it matches");
+  flags.Add("--lark-grammar", o->lark_grammar, "Holds the answer to a grammar in Lark's language: its text, or @FILE")
+      .TypeName("GRAMMAR");
   flags.Add("--allowed-token-ids", o->allowed_token_ids, "No other tokens are selected: 1,2,3; default: all").List();
 }
 

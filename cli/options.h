@@ -28,6 +28,7 @@ struct GenerationOptions {
   float presence_penalty = 0, frequency_penalty = 0;
   std::vector<std::string> logit_bias;  // "ID:BIAS"
   std::vector<uint32_t> allowed_token_ids;
+  std::optional<std::string> json_schema, regex, lark_grammar;  // at most one; of the others text, or @ and a file
   std::vector<std::string> stop;
   std::vector<uint32_t> stop_token_ids;
   bool ignore_eos = false;

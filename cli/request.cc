@@ -1,5 +1,6 @@
 #include "cli/request.h"
 
+#include <fstream>
 #include <ostream>
 
 #include "absl/strings/numbers.h"
@@ -83,6 +84,35 @@ void AddMessage(const std::string& role, const std::string& content, v1::Chat* c
   message->set_content(content);
 }
 
+// `text` itself, or what the file holds that it names behind an @.
+absl::StatusOr<std::string> TextOrFile(const std::string& text, const std::string& flag) {
+  std::string content = text;
+  if (!text.empty() && text[0] == '@') {
+    std::ifstream file(text.substr(1), std::ios::binary);
+    if (!file) return absl::NotFoundError(absl::StrCat(flag, ": no file ", text.substr(1), " to read"));
+    content = ReadAtMost(file, kMaxPromptBytes);
+  }
+  KV_RETURN_IF_ERROR(CheckUtf8(content, flag));
+  return content;
+}
+
+absl::Status SetOutputFormat(const GenerationOptions& options, v1::GenerateRequest* request) {
+  if (options.json_schema.has_value() + options.regex.has_value() + options.lark_grammar.has_value() > 1) {
+    return absl::InvalidArgumentError("only one of --json-schema, --regex and --lark-grammar can be given");
+  }
+  if (options.json_schema) {
+    KV_ASSIGN_OR_RETURN(*request->mutable_json_schema(), TextOrFile(*options.json_schema, "--json-schema"));
+  }
+  if (options.regex) {
+    KV_RETURN_IF_ERROR(CheckUtf8(*options.regex, "--regex"));
+    request->set_regex(*options.regex);
+  }
+  if (options.lark_grammar) {
+    KV_ASSIGN_OR_RETURN(*request->mutable_lark_grammar(), TextOrFile(*options.lark_grammar, "--lark-grammar"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& options) {
   KV_RETURN_IF_ERROR(CheckUtf8(options.request_id, "--request-id"));
   KV_RETURN_IF_ERROR(CheckUtf8(options.model, "--model"));
@@ -103,6 +133,7 @@ absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& opt
   request.set_priority(options.priority);
   request.set_cache_salt(options.cache_salt);
   request.set_logprobs(options.logprobs);
+  KV_RETURN_IF_ERROR(SetOutputFormat(options, &request));
   return request;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "router/output_format.h"
 
 namespace kvrelay::router {
 namespace {
@@ -306,6 +307,7 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
   spec.set_trace(request.trace());
   spec.set_priority(request.priority());
   spec.set_cache_salt(request.cache_salt());
+  KV_RETURN_IF_ERROR(SetOutputFormat(request, model, &spec));
   if (request.has_resume()) {
     KV_RETURN_IF_ERROR(CheckResume(request, max_tokens, facts));
     spec.mutable_token_ids()->MergeFrom(request.resume().token_ids());

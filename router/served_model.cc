@@ -14,8 +14,9 @@ namespace {
 
 class GgufServedModel final : public ServedModel {
  public:
-  GgufServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer)
-      : ServedModel(std::move(facts)), tokenizer_(std::move(tokenizer)) {}
+  GgufServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer,
+                  std::unique_ptr<text::Grammars> grammars)
+      : ServedModel(std::move(facts)), tokenizer_(std::move(tokenizer)), grammars_(std::move(grammars)) {}
 
   absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text) const override {
     return tokenizer_->EncodeText(text);
@@ -29,9 +30,13 @@ class GgufServedModel final : public ServedModel {
   std::string Decode(absl::Span<const int32_t> ids, bool include_control) const override {
     return tokenizer_->Decode(ids, include_control);
   }
+  absl::Status CheckGrammar(text::GrammarLanguage language, const std::string& source) const override {
+    return grammars_->Compile(language, source).status();
+  }
 
  private:
   const std::unique_ptr<text::Tokenizer> tokenizer_;
+  const std::unique_ptr<text::Grammars> grammars_;
 };
 
 std::string NameOf(const model_file::GgufFile& file) {
@@ -73,7 +78,8 @@ absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& 
   facts.bos_id = tokenizer->bos_id();
   facts.adds_bos = tokenizer->adds_bos();
   facts.has_chat_template = tokenizer->has_chat_template();
-  return std::make_unique<GgufServedModel>(std::move(facts), std::move(tokenizer));
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromGguf(*file));
+  return std::make_unique<GgufServedModel>(std::move(facts), std::move(tokenizer), std::move(grammars));
 }
 
 }  // namespace kvrelay::router

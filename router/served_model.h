@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/text/grammar.h"
 #include "common/text/tokenizer.h"
 
 namespace kvrelay::router {
@@ -39,6 +40,8 @@ class ServedModel {
   virtual absl::StatusOr<std::vector<int32_t>> EncodeChat(absl::Span<const text::ChatMessage> messages) const = 0;
   virtual std::string TokenBytes(int32_t id, bool include_control) const = 0;
   virtual std::string Decode(absl::Span<const int32_t> ids, bool include_control) const = 0;
+  // OK if outputs can be held to this grammar; errors of text::Grammars::Compile.
+  virtual absl::Status CheckGrammar(text::GrammarLanguage language, const std::string& source) const = 0;
 
  protected:
   explicit ServedModel(ModelFacts facts) : facts_(std::move(facts)) {}

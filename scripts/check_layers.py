@@ -30,7 +30,7 @@ LAYERS = {
     "common/kv_wire": "base observability tensor kernels kv sampling proto",
     "common/engine": "base observability tensor model_file kernels kv sampling model",
     "common/rpc": "base observability proto",
-    "common/worker": "base observability tensor model_file kernels kv sampling model kv_wire engine rpc proto",
+    "common/worker": "base observability tensor model_file text kernels kv sampling model kv_wire engine rpc proto",
     "prefill_worker": "base observability tensor model_file kernels kv sampling model kv_wire engine rpc worker proto",
     "decode_worker": "base observability tensor model_file kernels kv sampling model kv_wire engine rpc worker proto",
     # The router opens the model file for its vocabulary and template; it never computes.

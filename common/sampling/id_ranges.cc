@@ -42,4 +42,21 @@ std::vector<IdRange> SelectableIds(absl::Span<const int32_t> allowed, absl::Span
   return ranges;
 }
 
+void RangesOfMask(absl::Span<const uint32_t> mask, int32_t vocabulary, std::vector<IdRange>* ranges) {
+  ranges->clear();
+  for (int32_t id = 0; id < vocabulary; ++id) {
+    const uint32_t word = mask[id / 32];
+    if (id % 32 == 0 && word == 0) {  // most words, where a text is strict
+      id += 31;
+      continue;
+    }
+    if ((word >> (id % 32) & 1) == 0) continue;
+    if (!ranges->empty() && ranges->back().end == id) {
+      ++ranges->back().end;
+    } else {
+      ranges->push_back({id, id + 1});
+    }
+  }
+}
+
 }  // namespace kvrelay::sampling

@@ -21,4 +21,8 @@ inline constexpr IdRange kAllIds{0, INT32_MAX};
 // Both in any order, duplicates and ids outside any vocabulary included.
 std::vector<IdRange> SelectableIds(absl::Span<const int32_t> allowed, absl::Span<const int32_t> banned);
 
+// The ids below `vocabulary` whose bits are set, from the lowest bit of the first word, as ranges that ascend and do
+// not touch; `*ranges` is replaced. REQUIRES: a bit for every id.
+void RangesOfMask(absl::Span<const uint32_t> mask, int32_t vocabulary, std::vector<IdRange>* ranges);
+
 }  // namespace kvrelay::sampling

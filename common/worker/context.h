@@ -10,6 +10,7 @@
 #include "common/engine/engine.h"
 #include "common/kv_wire/send_budget.h"
 #include "common/rpc/credentials.h"
+#include "common/worker/grammars.h"
 #include "common/worker/live_calls.h"
 #include "common/worker/ticker.h"
 #include "common/worker/token_budget.h"
@@ -32,6 +33,7 @@ struct WorkerContext {
   std::string kv_address;  // where senders reach the KvService; empty for a prefill worker
   int vocabulary = 0;
   std::vector<int32_t> eos_ids;         // the model's own end tokens
+  GrammarCache* grammars = nullptr;     // null in tests that need none
   const rpc::MutualTls* tls = nullptr;  // null: plaintext
 };
 

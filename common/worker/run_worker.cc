@@ -24,20 +24,10 @@ namespace {
 // How long calls may go on after the first signal. Kubernetes kills after 30 s by default.
 constexpr absl::Duration kDrainGrace = absl::Seconds(20);
 
-// End of sequence, end of turn, end of message: what the model itself may end with.
-std::vector<int32_t> EosIds(const model_file::GgufFile& file, int vocabulary) {
-  std::vector<int32_t> ids;
-  for (const char* key :
-       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    const absl::StatusOr<uint64_t> id = file.GetUint(key);
-    if (id.ok() && *id < static_cast<uint64_t>(vocabulary)) ids.push_back(static_cast<int32_t>(*id));
-  }
-  return ids;
-}
-
 struct LoadedModel {
   std::unique_ptr<model::Model> model;
   std::vector<int32_t> eos_ids;
+  std::unique_ptr<GrammarCache> grammars;
 };
 
 absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
@@ -46,7 +36,10 @@ absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(options.model));
   LoadedModel loaded;
   KV_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*file, options.matmul, options.isa));
-  loaded.eos_ids = EosIds(*file, loaded.model->config().vocabulary);
+  // As the router knows them: both ask the vocabulary.
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromGguf(*file));
+  loaded.eos_ids.assign(grammars->ends().begin(), grammars->ends().end());
+  loaded.grammars = std::make_unique<GrammarCache>(std::move(grammars));
   return loaded;
 }
 
@@ -85,6 +78,7 @@ void FillContext(const WorkerOptions& options, const Role& role, const LoadedMod
   context.kernel_id = loaded.model->kernel_id();
   context.vocabulary = loaded.model->config().vocabulary;
   context.eos_ids = loaded.eos_ids;
+  context.grammars = loaded.grammars.get();
   v1::WorkerIdentity& identity = context.identity;
   identity.set_instance(options.instance);
   identity.set_epoch(Clock::Real()->UnixNanos());

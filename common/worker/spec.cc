@@ -38,6 +38,41 @@ sampling::LogitOptions LogitOptionsOf(const v1::GenerationSpec& spec) {
   return options;
 }
 
+absl::Status SetGrammar(const v1::GenerationSpec& spec, const WorkerContext& context, engine::SessionSpec* result) {
+  using Language = text::GrammarLanguage;
+  struct Format {
+    const char* field;
+    Language language;
+    const std::string* source;
+  };
+  const auto format = [&]() -> Format {
+    switch (spec.output_format_case()) {
+      case v1::GenerationSpec::kJsonSchema:
+        return {"json_schema", Language::kJsonSchema, &spec.json_schema()};
+      case v1::GenerationSpec::kRegex:
+        return {"regex", Language::kRegex, &spec.regex()};
+      default:
+        return {"lark_grammar", Language::kLark, &spec.lark_grammar()};
+    }
+  }();
+  if (spec.ignore_eos() || spec.min_tokens() > 0 || spec.allowed_token_ids_size() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(format.field, " cannot go with ignore_eos, min_tokens or allowed_token_ids"));
+  }
+  if (context.grammars == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(format.field, ": this worker has no vocabulary for grammars"));
+  }
+  const auto output = absl::MakeConstSpan(result->tokens).subspan(result->prompt_length);
+  const auto grammar = context.grammars->Get(format.language, *format.source, output);
+  if (!grammar.ok()) {
+    return absl::Status(grammar.status().code(),
+                        absl::StrCat(format.field, " cannot be used: ", grammar.status().message()));
+  }
+  result->grammar = *grammar;
+  result->grammar_accepted = result->tokens.size();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, const WorkerContext& context) {
@@ -72,6 +107,9 @@ absl::StatusOr<engine::SessionSpec> ParseSpec(const v1::GenerationSpec& spec, co
         absl::StrCat("priority is ", spec.priority(), ", it must be -", kMaxPriority, " to ", kMaxPriority));
   result.priority = spec.priority();
   result.cache_salt = spec.cache_salt();
+  if (spec.output_format_case() != v1::GenerationSpec::OUTPUT_FORMAT_NOT_SET) {
+    KV_RETURN_IF_ERROR(SetGrammar(spec, context, &result));
+  }
   return result;
 }
 

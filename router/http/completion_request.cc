@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "router/http/json_fields.h"
+#include "router/http/output_format_fields.h"
 #include "router/http/prompt_fields.h"
 #include "router/http/unsupported_fields.h"
 
@@ -95,11 +96,12 @@ void ReadChatLogprobs(Fields& fields, CompletionRequest& parsed) {
 }
 
 // What all choices share.
-v1::GenerateRequest ReadOptions(Api api, Fields& fields) {
+v1::GenerateRequest ReadOptions(Api api, Fields& fields, const std::string& body) {
   v1::GenerateRequest request;
   request.set_model(fields.String("model").value_or(""));
   ReadSampling(fields, request.mutable_sampling());
   ReadStop(fields, request);
+  ReadOutputFormat(fields, body, request);
   ReadMaxTokens(api, fields, request);
   request.set_min_tokens(static_cast<uint32_t>(fields.Integer("min_tokens", 0, UINT32_MAX).value_or(0)));
   request.mutable_stop_token_ids()->Swap(ReadTokenIds(fields, "stop_token_ids").mutable_ids());
@@ -153,7 +155,7 @@ Result<CompletionRequest> ParseCompletionRequest(Api api, const std::string& bod
   CompletionRequest parsed{.api = api};
   RefuseUnsupported(fields);
   const std::vector<v1::GenerateRequest> prompts = ReadCalls(api, fields);
-  v1::GenerateRequest options = ReadOptions(api, fields);
+  v1::GenerateRequest options = ReadOptions(api, fields, body);
   ReadStream(fields, parsed);
   if (api == Api::kCompletions) {
     ReadCompletionLogprobs(fields, parsed);

@@ -16,7 +16,6 @@ constexpr Option kOptions[] = {
     {"function_call", "\"none\""},
     {"functions"},
     {"modalities", "[\"text\"]"},
-    {"response_format", "{\"type\":\"text\"}"},
     {"suffix"},
     {"tool_choice", "\"none\""},
     {"tools"},
@@ -41,7 +40,6 @@ constexpr Option kOptions[] = {
     {"return_tokens_as_token_ids"},
     {"skip_special_tokens", "true", false},
     {"spaces_between_special_tokens", "true", false},
-    {"structured_outputs"},
     {"truncate_prompt_tokens"},
     {"use_beam_search"},
 };

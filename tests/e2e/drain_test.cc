@@ -20,7 +20,11 @@ v1::GenerateRequest Request(int number) {
   std::string text;
   for (int i = 0; i < 40; ++i) absl::StrAppend(&text, "Line ", i, " of report ", number, ". ");
   v1::GenerateRequest request = TextRequest(text, kDrainTokens);
-  request.set_min_tokens(kDrainTokens);
+  if (number == 1) {
+    request.set_regex("([a-z]{1,8} ){200}");  // a token for each at least
+  } else {
+    request.set_min_tokens(kDrainTokens);
+  }
   request.set_logprobs(2);
   request.set_trace(number % 2 == 1);
   request.add_stop("no text of this kind");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/cluster.h"
 #include "tests/e2e/requests.h"
@@ -62,6 +64,30 @@ TEST(DecodeWorkerKilled, TheStreamGoesOnElsewhereWithTheSameBits) {
     EXPECT_GE(stream.finished.replans(), 1u);
   }
   EXPECT_TRUE(WaitUntilTheLivingAreIdle(cluster)) << cluster.Describe();
+}
+
+TEST(DecodeWorkerKilled, TheTextGoesOnInItsGrammar) {
+  Cluster cluster;
+  ASSERT_EQ(cluster.StartAll(1, 3), absl::OkStatus());
+  v1::GenerateRequest request = SampledRequest();
+  request.clear_min_tokens();
+  request.set_json_schema(R"({"type": "array", "items": {"type": "string", "pattern": "^[a-z]{1,8}$"},
+                              "minItems": 30, "maxItems": 30})");
+  request.set_max_tokens(400);
+  const Stream undisturbed = Generate(cluster.stub(), request);
+  ExpectSound(undisturbed);
+  const auto json = nlohmann::json::parse(undisturbed.text, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(json.is_array()) << undisturbed.text;
+  EXPECT_EQ(json.size(), 30u);
+  for (const size_t token : {3, 40}) {
+    SCOPED_TRACE(token);
+    std::string struck;
+    const Stream stream = Generate(cluster.stub(), request, SignalDecodeWorkerAt(cluster, token, SIGKILL, &struck));
+    ASSERT_FALSE(struck.empty());
+    ExpectSound(stream);
+    ExpectSameBits(stream, undisturbed);
+    EXPECT_GE(stream.finished.replans(), 1u);
+  }
 }
 
 // A stopped process answers nothing and closes nothing: only its missing heartbeats give it away.

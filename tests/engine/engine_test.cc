@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/kernels/isa.h"
 #include "common/model_file/gguf.h"
+#include "tests/sampling/parity_grammar.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
 
@@ -387,41 +388,55 @@ SessionSpec RepetitiveSpec(uint32_t max_tokens, float temperature) {
   return spec;
 }
 
+SessionSpec WithGrammar(SessionSpec spec) {
+  spec.grammar = std::make_shared<sampling::ParityGrammar>();
+  spec.grammar_accepted = spec.tokens.size();
+  return spec;
+}
+
 // Guesses of later tokens change no bit and no count but their own.
 TEST(Engine, GuessesChangeNothing) {
   uint64_t accepted = 0, rejected = 0;
+  std::vector<SessionSpec> specs;
   for (const float temperature : {0.0f, 0.05f, 1.0f})
     for (const uint32_t max_tokens : {1u, 2u, 3u, 5u, 64u, 200u}) {
-      auto plain = MakeEngine({.draft_tokens = 0});
-      const auto expected = RunToEnd(*plain, RepetitiveSpec(max_tokens, temperature));
-      EXPECT_EQ(expected->counts.drafted, 0u);
-      for (const int draft_tokens : {1, 7, 30}) {
-        auto engine = MakeEngine({.draft_tokens = draft_tokens});
-        const auto r = RunToEnd(*engine, RepetitiveSpec(max_tokens, temperature));
-        EXPECT_EQ(r->Ids(), expected->Ids());
-        EXPECT_EQ(r->logits, expected->logits);
-        EXPECT_EQ(r->reason, expected->reason);
-        EXPECT_EQ(r->counts.kv_ready, expected->counts.kv_ready);
-        EXPECT_EQ(r->counts.computed - r->counts.discarded, expected->counts.computed);
-        EXPECT_EQ(r->counts.drafted, r->counts.accepted + r->counts.discarded);
-        uint32_t wrong = 0;
-        for (size_t i = 0; i < r->tokens.size(); ++i) {
-          const RunRecord &run = r->tokens[i].run, &same = expected->tokens[i].run;
-          wrong += run.rejected;
-          EXPECT_EQ(r->tokens[i].counts.kv_ready, expected->tokens[i].counts.kv_ready);
-          EXPECT_EQ(run.first_position, same.first_position);
-          EXPECT_EQ(run.end_position, same.end_position);
-          EXPECT_EQ(run.computed, same.computed);
-          EXPECT_EQ(run.appended, same.appended);
-          EXPECT_EQ(run.positions_read, same.positions_read);
-          EXPECT_EQ(run.attention_pairs, same.attention_pairs);
-          EXPECT_LE(run.rows_in_step_max, i == 0 ? 90u : draft_tokens + 1u);
-        }
-        EXPECT_EQ(wrong, r->counts.discarded);
-        accepted += r->counts.accepted;
-        rejected += r->counts.discarded;
-      }
+      specs.push_back(RepetitiveSpec(max_tokens, temperature));
+      if (max_tokens == 200) specs.push_back(WithGrammar(specs.back()));
     }
+  for (const SessionSpec& spec : specs) {
+    auto plain = MakeEngine({.draft_tokens = 0});
+    const auto expected = RunToEnd(*plain, spec);
+    if (spec.grammar != nullptr) {
+      for (size_t i = 0; i < expected->tokens.size(); ++i) EXPECT_EQ(expected->Ids()[i] % 2, i % 3 == 1) << i;
+    }
+    EXPECT_EQ(expected->counts.drafted, 0u);
+    for (const int draft_tokens : {1, 7, 30}) {
+      auto engine = MakeEngine({.draft_tokens = draft_tokens});
+      const auto r = RunToEnd(*engine, spec);
+      EXPECT_EQ(r->Ids(), expected->Ids());
+      EXPECT_EQ(r->logits, expected->logits);
+      EXPECT_EQ(r->reason, expected->reason);
+      EXPECT_EQ(r->counts.kv_ready, expected->counts.kv_ready);
+      EXPECT_EQ(r->counts.computed - r->counts.discarded, expected->counts.computed);
+      EXPECT_EQ(r->counts.drafted, r->counts.accepted + r->counts.discarded);
+      uint32_t wrong = 0;
+      for (size_t i = 0; i < r->tokens.size(); ++i) {
+        const RunRecord &run = r->tokens[i].run, &same = expected->tokens[i].run;
+        wrong += run.rejected;
+        EXPECT_EQ(r->tokens[i].counts.kv_ready, expected->tokens[i].counts.kv_ready);
+        EXPECT_EQ(run.first_position, same.first_position);
+        EXPECT_EQ(run.end_position, same.end_position);
+        EXPECT_EQ(run.computed, same.computed);
+        EXPECT_EQ(run.appended, same.appended);
+        EXPECT_EQ(run.positions_read, same.positions_read);
+        EXPECT_EQ(run.attention_pairs, same.attention_pairs);
+        EXPECT_LE(run.rows_in_step_max, i == 0 ? 90u : draft_tokens + 1u);
+      }
+      EXPECT_EQ(wrong, r->counts.discarded);
+      accepted += r->counts.accepted;
+      rejected += r->counts.discarded;
+    }
+  }
   EXPECT_GT(accepted, 100u);
   EXPECT_GT(rejected, 20u);
 }

@@ -48,6 +48,10 @@ class FakeModel final : public ServedModel {
     for (const int32_t id : ids) bytes += FakeBytes(id, include_control);
     return text::ReplaceInvalidUtf8(bytes);
   }
+  // Knows one that is wrong.
+  absl::Status CheckGrammar(text::GrammarLanguage language, const std::string& source) const override {
+    return source == "wrong" ? absl::InvalidArgumentError("no such grammar") : absl::OkStatus();
+  }
 
  private:
   static ModelFacts Facts() {

@@ -20,6 +20,38 @@ TEST(SelectableIds, AreTheAllowedWithoutTheBanned) {
   EXPECT_THAT(SelectableIds({1, 2}, {2, 1}), IsEmpty());
 }
 
+TEST(RangesOfMask, AreTheSetBits) {
+  std::vector<IdRange> ranges = {kAllIds};
+  RangesOfMask({0, 0, 0}, 96, &ranges);
+  EXPECT_THAT(ranges, IsEmpty());
+  RangesOfMask({0x80000001u, 0x00000003u, 0, 0x00000006u}, 100, &ranges);
+  EXPECT_THAT(ranges, ElementsAre(IdRange{0, 1}, IdRange{31, 34}, IdRange{97, 99}));
+  RangesOfMask({~0u, ~0u}, 33, &ranges);
+  EXPECT_THAT(ranges, ElementsAre(IdRange{0, 33}));
+}
+
+// Texts of which each token is greater than the one before; complete from the third on.
+class Ascending final : public OutputGrammar {
+ public:
+  absl::StatusOr<std::unique_ptr<OutputGrammar>> Copy() const override { return std::make_unique<Ascending>(*this); }
+  absl::Status Mask(absl::Span<uint32_t> words) override {
+    for (uint32_t& word : words) word = 0;
+    for (int32_t id = last_ + 1; id < 64; ++id) words[id / 32] |= 1u << (id % 32);
+    words[0] = accepted_ >= 3 ? words[0] | 8 : words[0] & ~8u;  // 3 is the end token
+    return absl::OkStatus();
+  }
+  absl::Status Accept(int32_t token) override {
+    if (token <= last_) return absl::InvalidArgumentError("does not ascend");
+    last_ = token;
+    ++accepted_;
+    return absl::OkStatus();
+  }
+
+ private:
+  int32_t last_ = -1;
+  int accepted_ = 0;
+};
+
 // Logits of a made-up model: a function of the history.
 std::vector<float> Logits(const std::vector<int32_t>& history) {
   uint32_t mixed = 1;
@@ -40,6 +72,45 @@ std::vector<int32_t> Continue(const SelectionSpec& spec, std::vector<int32_t> hi
     history.push_back(selection->token);
   }
   return history;
+}
+
+TEST(SequenceSampler, HoldsTheOutputToItsGrammar) {
+  SelectionSpec spec;
+  spec.sampling = {.temperature = 1, .seed = 3};
+  spec.end_rule = {.eos_ids = {3}, .max_tokens = 40};
+  const std::vector<int32_t> prompt = {60, 2};
+  auto grammar = std::make_shared<Ascending>();
+  spec.grammar = grammar;
+  spec.grammar_accepted = prompt.size();
+  SequenceSampler sampler(&spec, prompt, prompt.size());
+  std::vector<int32_t> history = prompt;
+  std::vector<float> scores;
+  while (history.back() != 3 || history.size() == prompt.size()) {
+    const auto selection = sampler.Select(Logits(history), &scores);
+    ASSERT_TRUE(selection.ok()) << selection.status();
+    history.push_back(selection->token);
+    if (selection->token == 3) break;
+  }
+  ASSERT_GE(history.size(), prompt.size() + 4);
+  for (size_t i = prompt.size() + 1; i + 1 < history.size(); ++i) EXPECT_GT(history[i], history[i - 1]);
+  // Whoever takes over selects the same, whether the grammar has followed the output already or follows it now.
+  for (size_t known = prompt.size(); known < history.size(); ++known) {
+    for (const bool followed : {false, true}) {
+      SelectionSpec later = spec;
+      if (followed) {
+        auto ahead = std::make_shared<Ascending>();
+        for (size_t i = prompt.size(); i < known; ++i) ASSERT_TRUE(ahead->Accept(history[i]).ok());
+        later.grammar = ahead;
+        later.grammar_accepted = known;
+      }
+      const std::vector<int32_t> begun(history.begin(), history.begin() + static_cast<ptrdiff_t>(known));
+      EXPECT_EQ(Continue(later, begun, prompt.size(), history.size()), history);
+    }
+  }
+  // A history that does not fit is told at the first selection.
+  const std::vector<int32_t> wrong = {60, 2, 9, 8};
+  SequenceSampler lost(&spec, wrong, prompt.size());
+  EXPECT_THAT(std::string(lost.Select(Logits(wrong), &scores).status().message()), HasSubstr("does not ascend"));
 }
 
 SelectionSpec EveryOption() {

@@ -7,11 +7,15 @@
 #include <functional>
 #include <limits>
 
+#include "tests/testing/memory_file.h"
+#include "tests/testing/tiny_model.h"
 #include "tests/worker/fake_engine.h"
 #include "tests/worker/test_client.h"
 
 namespace kvrelay::worker {
 namespace {
+
+using ::testing::HasSubstr;
 
 class SpecTest : public ::testing::Test {
  protected:
@@ -115,6 +119,50 @@ TEST_F(SpecTest, RefusesWhatIsOutsideItsRange) {
     EXPECT_FALSE(status.message().empty()) << name;
   }
   EXPECT_TRUE(After([](auto&) {}).ok());
+}
+
+TEST_F(SpecTest, AGrammarStandsBehindTheOutputSoFar) {
+  const testing::MemoryFile memory(testing::TinyModelBytes({}));
+  const auto file = model_file::GgufFile::Open(memory.path());
+  ASSERT_TRUE(file.ok()) << file.status();
+  auto grammars = text::Grammars::FromGguf(**file);
+  ASSERT_TRUE(grammars.ok()) << grammars.status();
+  GrammarCache cache(*std::move(grammars));
+  context_.grammars = &cache;
+  const int32_t a = testing::kTinyFirstByte + 'a', b = testing::kTinyFirstByte + 'b';
+  const auto spec_with = [&](std::vector<int32_t> output) {
+    v1::GenerationSpec spec = kvrelay::testing::MakeSpec(5, 10);
+    for (const int32_t token : output) spec.add_token_ids(token);
+    spec.set_regex("abab");
+    return spec;
+  };
+  const auto next = [&](const std::vector<int32_t>& output, int32_t token) {
+    const auto parsed = ParseSpec(spec_with(output), context_);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    if (!parsed.ok()) return false;
+    EXPECT_EQ(parsed->grammar_accepted, 5 + output.size());
+    auto grammar = *parsed->grammar->Copy();
+    std::vector<uint32_t> mask(16);
+    EXPECT_TRUE(grammar->Mask(absl::MakeSpan(mask)).ok());
+    return (mask[token / 32] >> (token % 32) & 1) != 0;
+  };
+  EXPECT_TRUE(next({}, a));
+  EXPECT_FALSE(next({}, b));
+  EXPECT_TRUE(next({a}, b));
+  EXPECT_FALSE(next({a}, a));
+  EXPECT_TRUE(next({a, b}, a));
+
+  EXPECT_THAT(std::string(ParseSpec(spec_with({b}), context_).status().message()), HasSubstr("regex cannot be used"));
+  for (const auto& change : std::vector<std::function<void(v1::GenerationSpec&)>>{
+           [](auto& s) { s.set_ignore_eos(true); }, [](auto& s) { s.set_min_tokens(1); },
+           [](auto& s) { s.add_allowed_token_ids(5); }, [](auto& s) { s.set_regex("("); },
+           [](auto& s) { s.set_json_schema("{"); }, [](auto& s) { s.set_lark_grammar("x"); }}) {
+    v1::GenerationSpec spec = spec_with({});
+    change(spec);
+    EXPECT_EQ(ParseSpec(spec, context_).status().code(), absl::StatusCode::kInvalidArgument) << spec.ShortDebugString();
+  }
+  context_.grammars = nullptr;
+  EXPECT_EQ(ParseSpec(spec_with({}), context_).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(SpecTest, HandoffIdIsNeverQuoted) {

@@ -203,6 +203,18 @@ class Chat(unittest.TestCase):
     self.assertEqual(chat(logprobs=True).choices[0].logprobs.content[0].top_logprobs, [])
 
 
+class Ends(unittest.TestCase):
+
+  def test_every_end_token_of_the_vocabulary_ends(self):
+    for name in ("<|im_end|>", "<|endoftext|>"):
+      end = json.load(urllib.request.urlopen(urllib.request.Request(
+          f"{url}/tokenize", json.dumps({"prompt": name}).encode(), {"Content-Type": "application/json"})))["tokens"]
+      self.assertEqual(len(end), 1)
+      answer = complete(max_tokens=5, extra_body={"allowed_token_ids": end})
+      self.assertEqual((answer.choices[0].finish_reason, answer.choices[0].text), ("stop", ""))
+      self.assertEqual(answer.usage.completion_tokens, 1)
+
+
 class Errors(unittest.TestCase):
 
   def test_bad_requests_name_the_field(self):
@@ -224,7 +236,11 @@ class Errors(unittest.TestCase):
           self.assertEqual(caught.exception.param, param)
           self.assertEqual(caught.exception.type, "invalid_request_error")
     for options, param in (({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-                           ({"response_format": {"type": "json_object"}}, "response_format"),
+                           ({"response_format": {"type": "json_object"}, "extra_body": {"ignore_eos": True}},
+                            "response_format"),
+                           ({"response_format": {"type": "json_schema", "json_schema": {
+                               "name": "x", "schema": {"type": "strin"}}}}, "response_format"),
+                           ({"extra_body": {"structured_outputs": {"regex": "("}}}, "structured_outputs"),
                            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
                             "messages[0].content[0]")):
       with self.assertRaises(openai.BadRequestError) as caught:

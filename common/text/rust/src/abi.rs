@@ -4,6 +4,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use crate::chat::encode_chat;
 use crate::encoder::{Encoder, Kind};
+use crate::grammar::{Grammar, Grammars, Language};
 use crate::guard::Guard;
 use crate::pre_tokenizer::PreTokenizer;
 use crate::template::{Message, Template};
@@ -143,6 +144,79 @@ pub unsafe extern "C" fn kvr_encode_chat(
         Ok(given(&encode_chat(encoder, guard, &*template, &messages)?))
     };
     run(encode, ids, error)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammars_new(
+    tokens: *const Str,
+    token_count: usize,
+    ends: *const u32,
+    end_count: usize,
+    grammars: *mut *mut Grammars,
+    error: *mut Array<u8>,
+) -> i32 {
+    let make = || {
+        let tokens: Vec<&[u8]> =
+            slice(tokens, token_count).iter().map(|token| slice(token.data, token.size)).collect();
+        Ok(Box::into_raw(Box::new(Grammars::new(&tokens, slice(ends, end_count))?)))
+    };
+    run(make, grammars, error)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammars_free(grammars: *mut Grammars) {
+    free(grammars);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammar_new(
+    grammars: *const Grammars,
+    language: i32,
+    source: Str,
+    grammar: *mut *mut Grammar,
+    error: *mut Array<u8>,
+) -> i32 {
+    let make = || {
+        let language = match language {
+            0 => Language::JsonSchema,
+            1 => Language::Regex,
+            _ => Language::Lark,
+        };
+        let source = utf8(source, || "the grammar".to_string())?;
+        Ok(Box::into_raw(Box::new((*grammars).compile(language, source)?)))
+    };
+    run(make, grammar, error)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammar_copy(
+    grammar: *const Grammar,
+    copy: *mut *mut Grammar,
+    error: *mut Array<u8>,
+) -> i32 {
+    run(|| Ok(Box::into_raw(Box::new((*grammar).copy()))), copy, error)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammar_free(grammar: *mut Grammar) {
+    free(grammar);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammar_mask(
+    grammar: *mut Grammar,
+    words: *mut u32,
+    word_count: usize,
+    error: *mut Array<u8>,
+) -> i32 {
+    let mut done = ();
+    run(|| (*grammar).mask(std::slice::from_raw_parts_mut(words, word_count)), &mut done, error)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn kvr_grammar_accept(grammar: *mut Grammar, token: u32, error: *mut Array<u8>) -> i32 {
+    let mut done = ();
+    run(|| (*grammar).accept(token), &mut done, error)
 }
 
 #[no_mangle]

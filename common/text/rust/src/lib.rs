@@ -1,10 +1,12 @@
-//! Text to token ids for byte-level BPE vocabularies, and chat templates. `abi` is the only way in (kvrelay_text.h).
+//! Text to token ids for byte-level BPE vocabularies, chat templates, and grammars of output. `abi` is the only way in
+//! (kvrelay_text.h).
 //!
-//! Every object is immutable once made, so all of it may be used from many threads.
+//! Every object but a grammar that is followed is immutable once made, so all of it may be used from many threads.
 
 mod abi;
 mod chat;
 mod encoder;
+mod grammar;
 mod guard;
 mod memory;
 mod pre_tokenizer;
