@@ -1,5 +1,6 @@
 #include "router/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -66,7 +67,9 @@ absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& 
   if (context == 0 || context > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": context length ", context, " is not usable"));
   }
-  facts.context_length = static_cast<uint32_t>(context);
+  // As in workers: a model with an attention window is served inside of it.
+  const uint64_t window = file->GetUint(absl::StrCat(facts.architecture, ".attention.sliding_window")).value_or(0);
+  facts.context_length = static_cast<uint32_t>(window > 0 ? std::min(window, context) : context);
   KV_ASSIGN_OR_RETURN(facts.fingerprint, file->Fingerprint());
   facts.vocabulary_size = static_cast<uint32_t>(tokenizer->vocabulary_size());
   facts.eos_ids = tokenizer->eos_ids();

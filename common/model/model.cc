@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/model/rope_scaling.h"
 #include "common/model/rope_table.h"
+#include "common/model_file/gguf_parser.h"
 
 namespace kvrelay::model {
 
@@ -21,7 +24,9 @@ using model_file::TensorType;
 // one buffer. Source bytes go through a buffer of one unit, so a file is never held twice.
 class ModelLoader {
  public:
-  ModelLoader(const GgufFile& file, Model* model) : file_(file), model_(*model) {}
+  // Of a model with `all_layers`, every tensor must be known.
+  ModelLoader(const GgufFile& file, Model* model, bool all_layers)
+      : file_(file), model_(*model), all_layers_(all_layers) {}
 
   absl::Status Load() {
     KV_RETURN_IF_ERROR(PlanAll());
@@ -44,6 +49,7 @@ class ModelLoader {
     Matrix* matrix;        // or
     const float** vector;  // where the address goes
     size_t bytes;
+    bool paired;  // rows of heads: those that are rotated together become neighbours
   };
 
   absl::Status PlanAll() {
@@ -53,7 +59,23 @@ class ModelLoader {
     tied_ = !file_.Find("output.weight").ok();
     if (!tied_) KV_RETURN_IF_ERROR(PlanMatrix("output.weight", c.vocabulary, c.width, &model_.head_));
     KV_RETURN_IF_ERROR(PlanVector("output_norm.weight", c.width, &model_.output_norm_));
-    for (int i = 0; i < c.layers; ++i) KV_RETURN_IF_ERROR(PlanLayer(absl::StrCat("blk.", i, "."), &model_.layers_[i]));
+    for (int i = 0; i < c.layers; ++i) {
+      model_.layers_[i].rotates = c.unrotated_every == 0 || (i + 1) % c.unrotated_every != 0;
+      KV_RETURN_IF_ERROR(PlanLayer(absl::StrCat("blk.", i, "."), &model_.layers_[i]));
+    }
+    return all_layers_ ? CheckAllUsed() : absl::OkStatus();
+  }
+
+  // A tensor that nobody asks for belongs to a computation that is not built.
+  absl::Status CheckAllUsed() const {
+    std::set<const TensorInfo*> used;
+    for (const Item& item : items_) used.insert(item.tensor);
+    for (const TensorInfo& tensor : file_.tensors()) {
+      if (used.count(&tensor) != 0 || tensor.name == kRopeDivisorsTensor) continue;
+      return absl::UnimplementedError(absl::StrCat("the model has a tensor ", model_file::Quoted(tensor.name),
+                                                   ", which is not known for architecture ",
+                                                   model_.config_.architecture));
+    }
     return absl::OkStatus();
   }
 
@@ -61,9 +83,16 @@ class ModelLoader {
     const ModelConfig& c = model_.config_;
     const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
     KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_norm.weight", c.width, &l->attention_norm));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_q.weight", q_width, c.width, &l->q));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_k.weight", kv_width, c.width, &l->k));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_q.weight", q_width, c.width, &l->q, c.rotates_halves));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_k.weight", kv_width, c.width, &l->k, c.rotates_halves));
     KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_v.weight", kv_width, c.width, &l->v));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_q.bias", q_width, &l->q_bias, c.rotates_halves));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_k.bias", kv_width, &l->k_bias, c.rotates_halves));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_v.bias", kv_width, &l->v_bias));
+    if (c.has_head_norms) {
+      KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_q_norm.weight", c.head_dim, &l->q_norm, c.rotates_halves));
+      KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_k_norm.weight", c.head_dim, &l->k_norm, c.rotates_halves));
+    }
     KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_output.weight", c.width, q_width, &l->o));
     KV_RETURN_IF_ERROR(PlanVector(prefix + "ffn_norm.weight", c.width, &l->ffn_norm));
     KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_gate.weight", c.ffn_width, c.width, &l->gate));
@@ -71,7 +100,12 @@ class ModelLoader {
     return PlanMatrix(prefix + "ffn_down.weight", c.width, c.ffn_width, &l->down);
   }
 
-  absl::Status PlanMatrix(const std::string& name, int outputs, int inputs, Matrix* matrix) {
+  absl::Status PlanBias(const std::string& name, int size, const float** vector, bool paired = false) {
+    if (!model_.config_.needs_qkv_bias && !file_.Find(name).ok()) return absl::OkStatus();
+    return PlanVector(name, size, vector, paired);
+  }
+
+  absl::Status PlanMatrix(const std::string& name, int outputs, int inputs, Matrix* matrix, bool paired = false) {
     KV_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_.Find(name));
     if (tensor->dims.size() != 2 || tensor->dims[0] != static_cast<uint64_t>(inputs) ||
         tensor->dims[1] != static_cast<uint64_t>(outputs))
@@ -81,17 +115,17 @@ class ModelLoader {
       return absl::Status(s.code(), absl::StrCat("tensor ", name, ": ", s.message()));
     *matrix = {tensor->type, model_.backend_, outputs, inputs, nullptr};
     const size_t bytes = kernels::MatrixBytes(tensor->type, model_.backend_, outputs, inputs);
-    items_.push_back({tensor, matrix, nullptr, bytes});
+    items_.push_back({tensor, matrix, nullptr, bytes, paired});
     elements_[tensor->type] += size_t(outputs) * inputs;
     return absl::OkStatus();
   }
 
-  absl::Status PlanVector(const std::string& name, int size, const float** vector) {
+  absl::Status PlanVector(const std::string& name, int size, const float** vector, bool paired = false) {
     KV_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_.Find(name));
     if (tensor->dims.size() != 1 || tensor->dims[0] != static_cast<uint64_t>(size))
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", name, " has shape [", absl::StrJoin(tensor->dims, ", "), "], expected [", size, "]"));
-    items_.push_back({tensor, nullptr, vector, (size * sizeof(float) + 63) / 64 * 64});
+    items_.push_back({tensor, nullptr, vector, (size * sizeof(float) + 63) / 64 * 64, paired});
     return absl::OkStatus();
   }
 
@@ -103,7 +137,7 @@ class ModelLoader {
     for (int unit = 0; unit < m.units(); unit += kUnitsPerRead) {
       const int rows = std::min(kUnitRows * kUnitsPerRead, m.outputs - unit * kUnitRows);
       KV_RETURN_IF_ERROR(
-          file_.Read(*item.tensor, unit * kUnitRows * row_bytes, absl::MakeSpan(source.data(), rows * row_bytes)));
+          ReadRows(item, unit * kUnitRows, rows, row_bytes, absl::MakeSpan(source.data(), rows * row_bytes)));
       for (int u = 0; u * kUnitRows < rows; ++u) {
         const std::byte* pointers[kUnitRows];
         for (int r = 0; r < kUnitRows; ++r)
@@ -114,11 +148,29 @@ class ModelLoader {
     return absl::OkStatus();
   }
 
+  absl::Status ReadRows(const Item& item, int first, int rows, size_t row_bytes, absl::Span<std::byte> to) const {
+    if (!item.paired) return file_.Read(*item.tensor, first * row_bytes, to);
+    for (int r = 0; r < rows; ++r) {
+      const size_t from = FileRow(first + r) * row_bytes;
+      KV_RETURN_IF_ERROR(file_.Read(*item.tensor, from, to.subspan(r * row_bytes, row_bytes)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Where the file has row `row` of the heads: of each head, first the first of every pair, then the second of every
+  // pair, then what is not rotated.
+  int FileRow(int row) const {
+    const int head_dim = model_.config_.head_dim, pairs = model_.config_.rope_dims / 2, i = row % head_dim;
+    return i < 2 * pairs ? row - i + i / 2 + i % 2 * pairs : row;
+  }
+
   absl::Status ReadVector(const Item& item, std::byte* to) {
     std::vector<std::byte> source(item.tensor->bytes);
     KV_RETURN_IF_ERROR(file_.Read(*item.tensor, 0, absl::MakeSpan(source)));
     auto* out = reinterpret_cast<float*>(to);
-    model_file::DequantizeRow(item.tensor->type, source, absl::MakeSpan(out, item.tensor->dims[0]));
+    std::vector<float> values(item.tensor->dims[0]);
+    model_file::DequantizeRow(item.tensor->type, source, absl::MakeSpan(values));
+    for (size_t i = 0; i < values.size(); ++i) out[i] = values[item.paired ? FileRow(static_cast<int>(i)) : i];
     *item.vector = out;
     return absl::OkStatus();
   }
@@ -132,6 +184,7 @@ class ModelLoader {
   static constexpr int kUnitsPerRead = 16;
   const GgufFile& file_;
   Model& model_;
+  const bool all_layers_;
   bool tied_ = false;
   std::vector<Item> items_;
   std::map<TensorType, size_t> elements_;
@@ -141,14 +194,15 @@ absl::StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, kernels
                                                    kernels::Isa isa, int layers) {
   auto model = std::unique_ptr<Model>(new Model());
   KV_ASSIGN_OR_RETURN(model->config_, ReadModelConfig(file));
-  if (layers > 0) model->config_.layers = std::min(layers, model->config_.layers);
+  const bool all_layers = layers <= 0 || layers >= model->config_.layers;
+  if (!all_layers) model->config_.layers = layers;
   model->kernels_ = &kernels::KernelsFor(isa);
   model->backend_ = backend;
   KV_ASSIGN_OR_RETURN(model->kernel_id_, kernels::InitMatmulBackend(backend, isa));
   KV_ASSIGN_OR_RETURN(model->fingerprint_, file.Fingerprint());
-  KV_RETURN_IF_ERROR(ModelLoader(file, model.get()).Load());
+  KV_RETURN_IF_ERROR(ModelLoader(file, model.get(), all_layers).Load());
   const ModelConfig& c = model->config_;
-  RopeTable table = MakeRopeTable(c.context_length, c.rope_dims, c.rope_theta);
+  RopeTable table = MakeRopeTable(c.context_length, c.rope_dims, c.rope_theta, c.rope_scaling);
   model->rope_cos_ = std::move(table.cos);
   model->rope_sin_ = std::move(table.sin);
   return model;

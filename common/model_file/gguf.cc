@@ -110,6 +110,14 @@ uint64_t GgufFile::size_bytes() const { return contents_->size_bytes; }
 
 bool GgufFile::Has(std::string_view key) const { return contents_->Lookup(key) != nullptr; }
 
+std::vector<std::string> GgufFile::Keys(std::string_view prefix) const {
+  std::vector<std::string> keys;
+  const Metadata& all = contents_->head.metadata;
+  for (auto it = all.lower_bound(prefix); it != all.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it)
+    keys.push_back(it->first);
+  return keys;
+}
+
 absl::StatusOr<uint64_t> GgufFile::GetUint(std::string_view key) const {
   const MetadataValue* value = contents_->Lookup(key);
   if (value != nullptr && std::holds_alternative<int64_t>(*value) && std::get<int64_t>(*value) >= 0) {

@@ -40,6 +40,8 @@ class GgufFile {
   // Metadata. NOT_FOUND if the key is absent, INVALID_ARGUMENT if it has another type. Integers of every width convert
   // if the value fits.
   bool Has(std::string_view key) const;
+  // All keys that begin with `prefix`, in ascending order.
+  std::vector<std::string> Keys(std::string_view prefix) const;
   absl::StatusOr<uint64_t> GetUint(std::string_view key) const;
   absl::StatusOr<double> GetFloat(std::string_view key) const;
   absl::StatusOr<bool> GetBool(std::string_view key) const;
