@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/text/rust/kvrelay_text.h"
+#include "common/text/sentencepiece.h"
 #include "common/text/utf8.h"
 #include "common/text/vocabulary.h"
 
@@ -58,7 +59,9 @@ absl::StatusOr<EncoderPointer> MakeEncoder(const Vocabulary& vocabulary) {
                                 .token_count = tokens.size(),
                                 .merges = merges.data(),
                                 .merge_count = merges.size(),
-                                .pre_tokenizer = static_cast<int32_t>(vocabulary.pre_tokenizer)};
+                                .pre_tokenizer = static_cast<int32_t>(vocabulary.pre_tokenizer),
+                                .space_prefix = static_cast<int32_t>(vocabulary.space_prefix),
+                                .ignores_merges = vocabulary.ignores_merges};
   kvr_encoder* encoder = nullptr;
   kvr_bytes error{};
   const int32_t code = kvr_encoder_new(&given, &encoder, &error);
@@ -97,6 +100,11 @@ static_assert(static_cast<int>(PreTokenizer::kGpt2) == KVR_PRE_GPT2);
 static_assert(static_cast<int>(PreTokenizer::kSmollm) == KVR_PRE_SMOLLM);
 static_assert(static_cast<int>(PreTokenizer::kLlama3) == KVR_PRE_LLAMA3);
 static_assert(static_cast<int>(PreTokenizer::kQwen2) == KVR_PRE_QWEN2);
+static_assert(static_cast<int>(PreTokenizer::kSentencePiece) == KVR_PRE_SENTENCEPIECE);
+static_assert(static_cast<int>(SpacePrefix::kNone) == KVR_PREFIX_NONE);
+static_assert(static_cast<int>(SpacePrefix::kEvery) == KVR_PREFIX_EVERY);
+static_assert(static_cast<int>(SpacePrefix::kEveryUnspaced) == KVR_PREFIX_EVERY_UNSPACED);
+static_assert(static_cast<int>(SpacePrefix::kFirstUnspaced) == KVR_PREFIX_FIRST_UNSPACED);
 
 struct Tokenizer::State {
   EncoderPointer encoder;
@@ -122,7 +130,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const model_file:
                                              .bos_id = vocabulary.bos_id,
                                              .adds_bos = vocabulary.adds_bos});
   for (size_t id = 0; id < state->bytes.size(); ++id) {
-    if (state->kinds[id] == TokenKind::kPlain) state->bytes[id] = BytesOfPlainToken(state->bytes[id]);
+    const bool is_plain = state->kinds[id] == TokenKind::kPlain;
+    if (vocabulary.pre_tokenizer == PreTokenizer::kSentencePiece && is_plain)
+      state->bytes[id] = BytesOfPiece(state->bytes[id]);
+    else if (is_plain)
+      state->bytes[id] = BytesOfPlainToken(state->bytes[id]);
   }
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }

@@ -1,4 +1,4 @@
-//! Text to token ids for byte-level BPE vocabularies, and chat templates. `abi` is the only way in (kvrelay_text.h).
+//! Text to token ids for BPE vocabularies, byte-level and SentencePiece, and chat templates. `abi` is the only way in (kvrelay_text.h).
 //!
 //! Every object is immutable once made, so all of it may be used from many threads.
 
@@ -8,6 +8,7 @@ mod encoder;
 mod guard;
 mod memory;
 mod pre_tokenizer;
+mod spelling;
 mod template;
 
 /// Why a call failed. The numbers are those of absl::StatusCode.
