@@ -8,14 +8,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::router {
 namespace {
 
-class GgufServedModel final : public ServedModel {
+class FileServedModel final : public ServedModel {
  public:
-  GgufServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer)
+  FileServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer)
       : ServedModel(std::move(facts)), tokenizer_(std::move(tokenizer)) {}
 
   absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text) const override {
@@ -35,7 +35,7 @@ class GgufServedModel final : public ServedModel {
   const std::unique_ptr<text::Tokenizer> tokenizer_;
 };
 
-std::string NameOf(const model_file::GgufFile& file) {
+std::string NameOf(const model_file::ModelFile& file) {
   if (auto title = file.GetString("general.name"); title.ok()) {
     if (std::string slug = ModelSlug(*title); !slug.empty()) return slug;
   }
@@ -58,8 +58,8 @@ std::string ModelSlug(absl::string_view title) {
 }
 
 absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& path, const std::string& name) {
-  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(path));
-  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::FromGguf(*file));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::ModelFile> file, model_file::ModelFile::Open(path));
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::FromFile(*file));
   ModelFacts facts;
   facts.name = name.empty() ? NameOf(*file) : name;
   KV_ASSIGN_OR_RETURN(facts.architecture, file->GetString("general.architecture"));
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& 
   facts.bos_id = tokenizer->bos_id();
   facts.adds_bos = tokenizer->adds_bos();
   facts.has_chat_template = tokenizer->has_chat_template();
-  return std::make_unique<GgufServedModel>(std::move(facts), std::move(tokenizer));
+  return std::make_unique<FileServedModel>(std::move(facts), std::move(tokenizer));
 }
 
 }  // namespace kvrelay::router

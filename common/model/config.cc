@@ -8,12 +8,11 @@
 #include "common/base/status_macros.h"
 #include "common/model/metadata_reader.h"
 #include "common/model/rope_scaling.h"
-#include "common/model_file/gguf_parser.h"
 
 namespace kvrelay::model {
 namespace {
 
-using model_file::GgufFile;
+using model_file::ModelFile;
 
 // What tells one family from another in the forward pass. Mistral's files are of architecture "llama".
 struct Family {
@@ -46,7 +45,8 @@ constexpr Family kFamilies[] = {
      .has_head_norms = false},
 };
 
-// Keys of an architecture's section that are read, or that say nothing about what is computed.
+// Keys of an architecture's section that are read, or that say nothing about what is computed. rope.rotates_halves is
+// ours: GGUF files have the rows of Llama's Q and K in an order that folders have not.
 constexpr const char* kKnownKeys[] = {
     "attention.causal",
     "attention.head_count",
@@ -63,6 +63,7 @@ constexpr const char* kKnownKeys[] = {
     "feed_forward_length",
     "rope.dimension_count",
     "rope.freq_base",
+    "rope.rotates_halves",
     "rope.scale_linear",
     "rope.scaling.factor",
     "rope.scaling.finetuned",
@@ -86,7 +87,7 @@ absl::StatusOr<Family> FamilyOf(const std::string& architecture) {
       absl::StrJoin(kFamilies, ", ", [](std::string* out, const Family& f) { out->append(f.architecture); })));
 }
 
-absl::Status CheckKeys(const GgufFile& file, const std::string& prefix) {
+absl::Status CheckKeys(const ModelFile& file, const std::string& prefix) {
   for (const std::string& key : file.Keys(prefix)) {
     const std::string own = key.substr(prefix.size());
     if (std::find(std::begin(kKnownKeys), std::end(kKnownKeys), own) == std::end(kKnownKeys))
@@ -108,7 +109,7 @@ absl::Status CheckHeads(const ModelConfig& c) {
 }
 
 // What Mixtral and bidirectional models say in the sections of families that are known.
-absl::Status CheckIsPlainDecoder(const GgufFile& file, const std::string& prefix) {
+absl::Status CheckIsPlainDecoder(const ModelFile& file, const std::string& prefix) {
   for (const char* key : {"expert_count", "expert_used_count"}) {
     if (file.Has(prefix + key) && file.GetUint(prefix + key).value_or(1) != 0)
       return absl::UnimplementedError(absl::StrCat(prefix, key, ": mixtures of experts are not supported"));
@@ -137,12 +138,15 @@ absl::Status ReadShape(const MetadataReader& read, ModelConfig& c) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
+absl::StatusOr<ModelConfig> ReadModelConfig(const ModelFile& file) {
   ModelConfig c;
   KV_ASSIGN_OR_RETURN(c.architecture, file.GetString("general.architecture"));
   KV_ASSIGN_OR_RETURN(const Family family, FamilyOf(c.architecture));
   c.name = file.GetString("general.name").value_or(c.architecture);
   c.rotates_halves = family.rotates_halves;
+  if (file.Has(c.architecture + ".rope.rotates_halves")) {
+    KV_ASSIGN_OR_RETURN(c.rotates_halves, file.GetBool(c.architecture + ".rope.rotates_halves"));
+  }
   c.unrotated_every = family.unrotated_every;
   c.needs_qkv_bias = family.needs_qkv_bias;
   c.has_head_norms = family.has_head_norms;

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/rope_table.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::model {
 
@@ -38,6 +38,6 @@ struct ModelConfig {
 // INVALID_ARGUMENT or NOT_FOUND naming the key if a value is absent, out of range or inconsistent; UNIMPLEMENTED for
 // another architecture, for a key of the architecture that is not known, and for a known one that asks for what is not
 // built.
-absl::StatusOr<ModelConfig> ReadModelConfig(const model_file::GgufFile& file);
+absl::StatusOr<ModelConfig> ReadModelConfig(const model_file::ModelFile& file);
 
 }  // namespace kvrelay::model

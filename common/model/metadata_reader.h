@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::model {
 
@@ -14,7 +14,7 @@ namespace kvrelay::model {
 // if it is absent.
 class MetadataReader {
  public:
-  MetadataReader(const model_file::GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
+  MetadataReader(const model_file::ModelFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
 
   bool Has(const char* key) const { return file_.Has(absl::StrCat(prefix_, key)); }
   absl::StatusOr<int> Int(const char* key, int low, int high) const {
@@ -37,7 +37,7 @@ class MetadataReader {
   }
 
  private:
-  const model_file::GgufFile& file_;
+  const model_file::ModelFile& file_;
   const std::string prefix_;
 };
 

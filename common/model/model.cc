@@ -10,13 +10,12 @@
 #include "common/base/status_macros.h"
 #include "common/model/rope_scaling.h"
 #include "common/model/rope_table.h"
-#include "common/model_file/gguf_parser.h"
 
 namespace kvrelay::model {
 
 using kernels::kUnitRows;
 using kernels::Matrix;
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::TensorInfo;
 using model_file::TensorType;
 
@@ -25,7 +24,7 @@ using model_file::TensorType;
 class ModelLoader {
  public:
   // Of a model with `all_layers`, every tensor must be known.
-  ModelLoader(const GgufFile& file, Model* model, bool all_layers)
+  ModelLoader(const ModelFile& file, Model* model, bool all_layers)
       : file_(file), model_(*model), all_layers_(all_layers) {}
 
   absl::Status Load() {
@@ -182,7 +181,7 @@ class ModelLoader {
   }
 
   static constexpr int kUnitsPerRead = 16;
-  const GgufFile& file_;
+  const ModelFile& file_;
   Model& model_;
   const bool all_layers_;
   bool tied_ = false;
@@ -190,7 +189,7 @@ class ModelLoader {
   std::map<TensorType, size_t> elements_;
 };
 
-absl::StatusOr<std::unique_ptr<Model>> Model::Load(const GgufFile& file, kernels::MatmulBackend backend,
+absl::StatusOr<std::unique_ptr<Model>> Model::Load(const ModelFile& file, kernels::MatmulBackend backend,
                                                    kernels::Isa isa, int layers) {
   auto model = std::unique_ptr<Model>(new Model());
   KV_ASSIGN_OR_RETURN(model->config_, ReadModelConfig(file));

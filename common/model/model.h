@@ -30,7 +30,7 @@ class Model {
  public:
   // Reads and packs all weights. `layers` > 0 keeps only the first ones (tests). Errors name the tensor; one that the
   // architecture does not use is UNIMPLEMENTED.
-  static absl::StatusOr<std::unique_ptr<Model>> Load(const model_file::GgufFile& file, kernels::MatmulBackend backend,
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const model_file::ModelFile& file, kernels::MatmulBackend backend,
                                                      kernels::Isa isa, int layers = 0);
 
   const ModelConfig& config() const { return config_; }

@@ -49,7 +49,7 @@ absl::StatusOr<RopeScaling> Yarn(const MetadataReader& read, int rope_dims, doub
 }
 
 // Multiplies the tensor's divisors in, if the file has it.
-absl::Status ApplyTensor(const model_file::GgufFile& file, int rope_dims, RopeScaling& scaling) {
+absl::Status ApplyTensor(const model_file::ModelFile& file, int rope_dims, RopeScaling& scaling) {
   const auto found = file.Find(kRopeDivisorsTensor);
   if (!found.ok()) return absl::OkStatus();
   const model_file::TensorInfo& tensor = **found;
@@ -69,7 +69,7 @@ absl::Status ApplyTensor(const model_file::GgufFile& file, int rope_dims, RopeSc
   return absl::OkStatus();
 }
 
-absl::StatusOr<RopeScaling> FromMetadata(const model_file::GgufFile& file, const std::string& prefix, int rope_dims,
+absl::StatusOr<RopeScaling> FromMetadata(const model_file::ModelFile& file, const std::string& prefix, int rope_dims,
                                          double theta, int context_length) {
   const MetadataReader read(file, prefix);
   // Files that have a factor and no type are linear.
@@ -88,7 +88,7 @@ absl::StatusOr<RopeScaling> FromMetadata(const model_file::GgufFile& file, const
 
 }  // namespace
 
-absl::StatusOr<RopeScaling> ReadRopeScaling(const model_file::GgufFile& file, const std::string& prefix, int rope_dims,
+absl::StatusOr<RopeScaling> ReadRopeScaling(const model_file::ModelFile& file, const std::string& prefix, int rope_dims,
                                             double theta, int context_length) {
   KV_ASSIGN_OR_RETURN(RopeScaling scaling, FromMetadata(file, prefix, rope_dims, theta, context_length));
   KV_RETURN_IF_ERROR(ApplyTensor(file, rope_dims, scaling));

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/model/rope_table.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::model {
 
@@ -15,7 +15,7 @@ inline constexpr char kRopeDivisorsTensor[] = "rope_freqs.weight";
 // Reads `prefix` + "rope.scaling.*" (types none, linear, llama3, yarn) and the tensor; what both say is multiplied.
 // INVALID_ARGUMENT naming the key or tensor for a value out of range, UNIMPLEMENTED for a type or option that is not
 // known. REQUIRES: rope_dims even, theta > 1.
-absl::StatusOr<RopeScaling> ReadRopeScaling(const model_file::GgufFile& file, const std::string& prefix, int rope_dims,
+absl::StatusOr<RopeScaling> ReadRopeScaling(const model_file::ModelFile& file, const std::string& prefix, int rope_dims,
                                             double theta, int context_length);
 
 }  // namespace kvrelay::model

@@ -118,7 +118,7 @@ struct Tokenizer::State {
   bool adds_bos;
 };
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const model_file::GgufFile& file) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const model_file::ModelFile& file) {
   KV_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(file));
   KV_ASSIGN_OR_RETURN(EncoderPointer encoder, MakeEncoder(vocabulary));
   auto state = std::make_unique<State>(State{.encoder = std::move(encoder),

@@ -50,15 +50,28 @@ std::string Quoted(std::string_view token) {
   return absl::StrCat("\"", absl::CHexEscape(std::string(token.substr(0, 64))), "\"");
 }
 
-absl::StatusOr<bool> GetBoolOr(const model_file::GgufFile& file, std::string_view key, bool otherwise) {
+absl::StatusOr<bool> GetBoolOr(const model_file::ModelFile& file, std::string_view key, bool otherwise) {
   return file.Has(key) ? file.GetBool(key) : absl::StatusOr<bool>(otherwise);
 }
 
-absl::Status ReadSentencePieceKind(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+// Of model folders, which say it more exactly than GGUF files.
+absl::StatusOr<SpacePrefix> NamedSpacePrefix(const model_file::ModelFile& file) {
+  KV_ASSIGN_OR_RETURN(const std::string name, file.GetString("tokenizer.space_prefix"));
+  if (name == "none") return SpacePrefix::kNone;
+  if (name == "every") return SpacePrefix::kEvery;
+  if (name == "every_unspaced") return SpacePrefix::kEveryUnspaced;
+  if (name == "first_unspaced") return SpacePrefix::kFirstUnspaced;
+  return absl::UnimplementedError(absl::StrCat("tokenizer.space_prefix is ", Quoted(name)));
+}
+
+absl::Status ReadSentencePieceKind(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   vocabulary.pre_tokenizer = PreTokenizer::kSentencePiece;
   vocabulary.adds_bos = true;
   KV_ASSIGN_OR_RETURN(const bool prefix, GetBoolOr(file, "tokenizer.ggml.add_space_prefix", true));
   vocabulary.space_prefix = prefix ? SpacePrefix::kEvery : SpacePrefix::kNone;
+  if (file.Has("tokenizer.space_prefix")) {
+    KV_ASSIGN_OR_RETURN(vocabulary.space_prefix, NamedSpacePrefix(file));
+  }
   KV_ASSIGN_OR_RETURN(const bool trims, GetBoolOr(file, "tokenizer.ggml.remove_extra_whitespaces", false));
   if (trims || file.Has("tokenizer.ggml.precompiled_charsmap")) {
     return absl::UnimplementedError(
@@ -67,7 +80,7 @@ absl::Status ReadSentencePieceKind(const model_file::GgufFile& file, Vocabulary&
   return absl::OkStatus();
 }
 
-absl::Status CheckKind(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+absl::Status CheckKind(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   KV_ASSIGN_OR_RETURN(const std::string model, file.GetString("tokenizer.ggml.model"));
   if (model == "llama") return ReadSentencePieceKind(file, vocabulary);
   if (model != "gpt2") {
@@ -104,7 +117,7 @@ absl::Status CheckEntries(const char* key, size_t entries, const Vocabulary& voc
       absl::StrCat(key, " has ", entries, " entries for ", vocabulary.named_tokens, " tokens"));
 }
 
-absl::Status ReadKinds(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+absl::Status ReadKinds(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   const size_t size = vocabulary.tokens.size();
   vocabulary.kinds.assign(size, TokenKind::kPlain);
   if (!file.Has("tokenizer.ggml.token_type")) return absl::OkStatus();
@@ -127,7 +140,7 @@ absl::Status ReadKinds(const model_file::GgufFile& file, Vocabulary& vocabulary)
 }
 
 // A model may have more embeddings than tokens: those ids get names that no text becomes.
-absl::Status PadTokens(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+absl::Status PadTokens(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   const auto embedding = file.Find("token_embd.weight");
   if (!embedding.ok() || (*embedding)->dims.size() != 2) return absl::OkStatus();  // a vocabulary alone
   const uint64_t rows = (*embedding)->dims[1];
@@ -141,7 +154,7 @@ absl::Status PadTokens(const model_file::GgufFile& file, Vocabulary& vocabulary)
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenIds> ReadTokens(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+absl::StatusOr<TokenIds> ReadTokens(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   KV_ASSIGN_OR_RETURN(vocabulary.tokens, file.GetStrings("tokenizer.ggml.tokens"));
   if (vocabulary.tokens.empty() || vocabulary.tokens.size() > kMaxTokens) {
     return absl::InvalidArgumentError(
@@ -162,14 +175,14 @@ absl::StatusOr<TokenIds> ReadTokens(const model_file::GgufFile& file, Vocabulary
   return ids;
 }
 
-absl::Status ReadScores(const model_file::GgufFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+absl::Status ReadScores(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
   KV_ASSIGN_OR_RETURN(std::vector<double> scores, file.GetFloats("tokenizer.ggml.scores"));
   KV_RETURN_IF_ERROR(CheckEntries("tokenizer.ggml.scores", scores.size(), vocabulary));
   scores.resize(vocabulary.tokens.size());
   return MergesFromScores(ids, scores, vocabulary);
 }
 
-absl::Status ReadMerges(const model_file::GgufFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+absl::Status ReadMerges(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
   if (vocabulary.pre_tokenizer == PreTokenizer::kSentencePiece) {
     KV_RETURN_IF_ERROR(CheckByteTokens(ids));
     if (!file.Has("tokenizer.ggml.merges")) return ReadScores(file, ids, vocabulary);
@@ -201,7 +214,7 @@ absl::Status ReadMerges(const model_file::GgufFile& file, const TokenIds& ids, V
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::GgufFile& file, std::string_view key,
+absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::ModelFile& file, std::string_view key,
                                                    size_t vocabulary_size) {
   if (!file.Has(key)) return std::nullopt;
   KV_ASSIGN_OR_RETURN(const uint64_t id, file.GetUint(key));
@@ -212,17 +225,19 @@ absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::GgufFile& f
   return static_cast<int32_t>(id);
 }
 
-absl::Status ReadSpecialIds(const model_file::GgufFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+absl::Status ReadSpecialIds(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
   const size_t size = vocabulary.tokens.size();
   KV_ASSIGN_OR_RETURN(vocabulary.bos_id, ReadTokenId(file, "tokenizer.ggml.bos_token_id", size));
   KV_ASSIGN_OR_RETURN(vocabulary.eos_id, ReadTokenId(file, "tokenizer.ggml.eos_token_id", size));
   KV_ASSIGN_OR_RETURN(const std::optional<int32_t> eot, ReadTokenId(file, "tokenizer.ggml.eot_token_id", size));
+  KV_ASSIGN_OR_RETURN(const std::optional<int32_t> eom, ReadTokenId(file, "tokenizer.ggml.eom_token_id", size));
   const auto add_end = [&](int32_t id) {
     std::vector<int32_t>& ends = vocabulary.end_ids;
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   };
   if (vocabulary.eos_id.has_value()) add_end(*vocabulary.eos_id);
   if (eot.has_value()) add_end(*eot);
+  if (eom.has_value()) add_end(*eom);
   for (const std::string_view name : kEndNames) {
     const auto at = ids.find(name);
     if (at != ids.end() && vocabulary.kinds[at->second] == TokenKind::kControl) add_end(at->second);
@@ -251,7 +266,7 @@ std::array<int16_t, kAlphabetEnd> MakeAlphabet() {
   return bytes;
 }
 
-absl::StatusOr<Vocabulary> ReadChecked(const model_file::GgufFile& file) {
+absl::StatusOr<Vocabulary> ReadChecked(const model_file::ModelFile& file) {
   Vocabulary vocabulary;
   KV_RETURN_IF_ERROR(CheckKind(file, vocabulary));
   KV_ASSIGN_OR_RETURN(const TokenIds ids, ReadTokens(file, vocabulary));
@@ -266,7 +281,7 @@ absl::StatusOr<Vocabulary> ReadChecked(const model_file::GgufFile& file) {
 
 }  // namespace
 
-absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::GgufFile& file) {
+absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::ModelFile& file) {
   absl::StatusOr<Vocabulary> vocabulary = ReadChecked(file);
   // The file is there; what it lacks makes it unsound.
   if (absl::IsNotFound(vocabulary.status())) return absl::InvalidArgumentError(vocabulary.status().message());

@@ -1,4 +1,4 @@
-// The tokenizer.* metadata of a GGUF file, checked: what the tokenizer is built from.
+// The tokenizer.* metadata of a model file, checked: what the tokenizer is built from.
 //
 // Plain data.
 #pragma once
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::text {
 
@@ -53,7 +53,7 @@ struct Vocabulary {
 };
 
 // INVALID_ARGUMENT if the metadata contradicts itself, UNIMPLEMENTED if it is sound but of a kind that we do not know.
-absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::GgufFile& file);
+absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::ModelFile& file);
 
 // The bytes that a plain token of byte-level BPE stands for. A token that is not spelled in the byte alphabet stands
 // for itself.

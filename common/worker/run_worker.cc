@@ -8,7 +8,7 @@
 #include "common/base/version.h"
 #include "common/kernels/matmul.h"
 #include "common/model/model.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/observability/log.h"
 #include "common/rpc/options_metrics.h"
 #include "common/rpc/process.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kDrainGrace = absl::Seconds(20);
 
 // End of sequence, end of turn, end of message: what the model itself may end with.
-std::vector<int32_t> EosIds(const model_file::GgufFile& file, int vocabulary) {
+std::vector<int32_t> EosIds(const model_file::ModelFile& file, int vocabulary) {
   std::vector<int32_t> ids;
   for (const char* key :
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
@@ -43,7 +43,7 @@ struct LoadedModel {
 absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   KV_ASSIGN_OR_RETURN(const std::string backend, kernels::InitMatmulBackend(options.matmul, options.isa));
   observability::LogInfo("loading", {{"model", options.model}, {"backend", backend}});
-  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(options.model));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::ModelFile> file, model_file::ModelFile::Open(options.model));
   LoadedModel loaded;
   KV_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*file, options.matmul, options.isa));
   loaded.eos_ids = EosIds(*file, loaded.model->config().vocabulary);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/model/test_model.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
@@ -23,7 +23,7 @@ std::unique_ptr<model::Model> LoadTiny(model_file::TensorType weights, const std
   options.architecture = architecture;
   if (architecture == "smollm3") options.layers = 4;  // the fourth is the unrotated one
   const MemoryFile memory(TinyModelBytes(options));
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   KV_CHECK(file.ok(), "a tiny model can be read");
   auto model = model::Model::Load(**file, kernels::MatmulBackend::kNative, isa);
   KV_CHECK(model.ok(), "a tiny model can be loaded");

@@ -23,7 +23,7 @@ namespace {
 constexpr float kTolerance = 1e-4f;  // of logits, which range over about 8
 
 absl::StatusOr<std::unique_ptr<model::Model>> Load(const std::string& path) {
-  auto file = model_file::GgufFile::Open(path);
+  auto file = model_file::ModelFile::Open(path);
   if (!file.ok()) return file.status();
   return model::Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa());
 }
@@ -73,15 +73,18 @@ TEST(Families, LogitsAreThoseOfTransformers) {
   std::printf("%-14s %-11s %-7s %-21s %-10s %s\n", "family", "format", "weights", "max logit difference", "tolerance",
               "top-1 agreement");
   for (const FamilyGolden& golden : *goldens) {
-    const auto model = Load(golden.gguf);
-    ASSERT_TRUE(model.ok()) << golden.name << ": " << model.status();
-    const auto logits = Logits(**model, golden.ids, kv::KvType::kF32);
-    const float worst = WorstDifference(golden, logits);
-    const int agreeing = Agreeing(golden, logits);
-    EXPECT_LE(worst, kTolerance) << golden.name;
-    EXPECT_EQ(agreeing, static_cast<int>(golden.top.size())) << golden.name;
-    std::printf("%-14s %-11s %-7s %-21.1e %-10.0e %d of %zu\n", golden.name.c_str(), "GGUF",
-                (*model)->weight_format().c_str(), worst, kTolerance, agreeing, golden.top.size());
+    for (const std::string& path : {golden.gguf, golden.folder}) {
+      const auto model = Load(path);
+      ASSERT_TRUE(model.ok()) << golden.name << ": " << model.status();
+      const auto logits = Logits(**model, golden.ids, kv::KvType::kF32);
+      const float worst = WorstDifference(golden, logits);
+      const int agreeing = Agreeing(golden, logits);
+      EXPECT_LE(worst, kTolerance) << path;
+      EXPECT_EQ(agreeing, static_cast<int>(golden.top.size())) << path;
+      std::printf("%-14s %-11s %-7s %-21.1e %-10.0e %d of %zu\n", golden.name.c_str(),
+                  path == golden.gguf ? "GGUF" : "safetensors", (*model)->weight_format().c_str(), worst, kTolerance,
+                  agreeing, golden.top.size());
+    }
   }
 }
 
@@ -90,16 +93,21 @@ TEST(Families, IdsAreThoseOfHuggingFace) {
   const auto goldens = LoadFamilyGoldens();
   ASSERT_TRUE(goldens.ok()) << goldens.status();
   for (const FamilyGolden& golden : *goldens) {
-    auto file = model_file::GgufFile::Open(golden.gguf);
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto tokenizer = text::Tokenizer::FromGguf(**file);
-    ASSERT_TRUE(tokenizer.ok()) << golden.name << ": " << tokenizer.status();
-    for (const auto& [text, expected] : golden.texts) {
-      // A GGUF file cannot say that a space is put before the beginning only, and only if there is none.
-      if (golden.name == "mistral" && (text.starts_with(" ") || text.find("<s>") != std::string::npos)) continue;
-      const auto ids = (*tokenizer)->EncodeText(text);
-      ASSERT_TRUE(ids.ok()) << ids.status();
-      EXPECT_EQ(*ids, expected) << golden.name << ": \"" << text << '"';
+    for (const std::string& path : {golden.gguf, golden.folder}) {
+      auto file = model_file::ModelFile::Open(path);
+      ASSERT_TRUE(file.ok()) << file.status();
+      const auto tokenizer = text::Tokenizer::FromFile(**file);
+      ASSERT_TRUE(tokenizer.ok()) << path << ": " << tokenizer.status();
+      EXPECT_TRUE((*tokenizer)->has_chat_template()) << path;
+      EXPECT_EQ((*tokenizer)->eos_ids().at(0), 2) << path;
+      for (const auto& [text, expected] : golden.texts) {
+        // A GGUF file cannot say that a space is put before the beginning only, and only if there is none.
+        const bool tells_spaces = golden.name != "mistral" || path == golden.folder;
+        if (!tells_spaces && (text.starts_with(" ") || text.find("<s>") != std::string::npos)) continue;
+        const auto ids = (*tokenizer)->EncodeText(text);
+        ASSERT_TRUE(ids.ok()) << ids.status();
+        EXPECT_EQ(*ids, expected) << path << ": \"" << text << '"';
+      }
     }
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Model>> Load(const testing::GgufWriter& writer) {
   const testing::MemoryFile memory(writer.Bytes());
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   if (!file.ok()) return file.status();
   return Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa());
 }
@@ -132,7 +132,7 @@ TEST(ModelLoad, BackendsAgree) {
     std::vector<std::vector<float>> results;
     for (auto backend : {kernels::MatmulBackend::kNative, kernels::MatmulBackend::kOpenBlas}) {
       const testing::MemoryFile memory(testing::TinyModelBytes({.weight_type = type, .tied_head = false}));
-      auto file = model_file::GgufFile::Open(memory.path());
+      auto file = model_file::ModelFile::Open(memory.path());
       ASSERT_TRUE(file.ok()) << file.status();
       auto model = Model::Load(**file, backend, kernels::BestIsa());
       ASSERT_TRUE(model.ok()) << model.status();
