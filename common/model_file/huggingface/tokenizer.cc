@@ -38,10 +38,11 @@ NumberArray Int32s(const std::vector<int32_t>& values) {
   return array;
 }
 
-// A step of a pipeline with those of its fields that change what it does.
-Json Step(const Json& step, std::initializer_list<const char*> fields) {
+// A step of a pre-tokenizer with those of its fields that change what it does.
+Json Step(const Json& step) {
   Json kept = {{"type", Part(step, "type")}};
-  for (const char* field : fields) kept[field] = Part(step, field);
+  for (const char* field : {"add_prefix_space", "behavior", "individual_digits", "invert", "pattern", "use_regex"})
+    kept[field] = Part(step, field);
   return kept;
 }
 
@@ -52,20 +53,16 @@ absl::StatusOr<std::string> NameOfPattern(const Json& tokenizer, bool ignores_me
   if (!normalizer.is_null() && !composes) return Unknown("normalizer", normalizer);
   Json steps = Json::array();
   for (const Json& step : Part(cut, "type") == "Sequence" ? Part(cut, "pretokenizers") : Json::array({cut}))
-    steps.push_back(
-        Step(step, {"add_prefix_space", "use_regex", "individual_digits", "pattern", "behavior", "invert"}));
+    steps.push_back(Step(step));
   const auto bytes = [](bool use_regex) {
-    return Step({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}},
-                {"add_prefix_space", "use_regex", "individual_digits", "pattern", "behavior", "invert"});
+    return Step({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", use_regex}});
   };
   const auto split = [&](const char* pattern) {
-    return Json::array(
-        {Step({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
-              {"add_prefix_space", "use_regex", "individual_digits", "pattern", "behavior", "invert"}),
-         bytes(false)});
+    const Json regex = {{"Regex", pattern}};
+    const Json step = {{"type", "Split"}, {"pattern", regex}, {"behavior", "Isolated"}, {"invert", false}};
+    return Json::array({Step(step), bytes(false)});
   };
-  const Json digits = Step({{"type", "Digits"}, {"individual_digits", true}},
-                           {"add_prefix_space", "use_regex", "individual_digits", "pattern", "behavior", "invert"});
+  const Json digits = Step({{"type", "Digits"}, {"individual_digits", true}});
   if (steps == split(kLlama3Pattern) && !composes) return ignores_merges ? "llama-bpe" : "smaug-bpe";
   if (ignores_merges) return Unknown("model.ignore_merges", true);
   if (steps == split(kQwen2Pattern) && composes) return "qwen2";
