@@ -17,32 +17,18 @@ using model_file::ModelFile;
 // What tells one family from another in the forward pass. Mistral's files are of architecture "llama".
 struct Family {
   const char* architecture;
-  bool rotates_halves;
-  int unrotated_every;
-  bool needs_qkv_bias;
-  bool has_head_norms;
+  bool rotates_halves = false;
+  int unrotated_every = 0;
+  bool needs_qkv_bias = false;
+  bool has_head_norms = false;
+  bool fuses_matrices = false;
 };
 constexpr Family kFamilies[] = {
-    {.architecture = "llama",
-     .rotates_halves = false,
-     .unrotated_every = 0,
-     .needs_qkv_bias = false,
-     .has_head_norms = false},
-    {.architecture = "qwen2",
-     .rotates_halves = true,
-     .unrotated_every = 0,
-     .needs_qkv_bias = true,
-     .has_head_norms = false},
-    {.architecture = "qwen3",
-     .rotates_halves = true,
-     .unrotated_every = 0,
-     .needs_qkv_bias = false,
-     .has_head_norms = true},
-    {.architecture = "smollm3",
-     .rotates_halves = false,
-     .unrotated_every = 4,
-     .needs_qkv_bias = false,
-     .has_head_norms = false},
+    {.architecture = "llama"},
+    {.architecture = "phi3", .rotates_halves = true, .fuses_matrices = true},
+    {.architecture = "qwen2", .rotates_halves = true, .needs_qkv_bias = true},
+    {.architecture = "qwen3", .rotates_halves = true, .has_head_norms = true},
+    {.architecture = "smollm3", .unrotated_every = 4},
 };
 
 // Keys of an architecture's section that are read, or that say nothing about what is computed. rope.rotates_halves is
@@ -150,6 +136,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const ModelFile& file) {
   c.unrotated_every = family.unrotated_every;
   c.needs_qkv_bias = family.needs_qkv_bias;
   c.has_head_norms = family.has_head_norms;
+  c.fuses_matrices = family.fuses_matrices;
   const std::string prefix = c.architecture + ".";
   KV_RETURN_IF_ERROR(CheckKeys(file, prefix));
   KV_RETURN_IF_ERROR(CheckIsPlainDecoder(file, prefix));

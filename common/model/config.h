@@ -13,7 +13,7 @@ namespace kvrelay::model {
 
 struct ModelConfig {
   std::string name;          // general.name, or the architecture
-  std::string architecture;  // "llama", "qwen2", "qwen3", "smollm3"
+  std::string architecture;  // "llama", "qwen2", ...
   int layers;
   int width;  // of the residual stream
   int ffn_width;
@@ -26,6 +26,7 @@ struct ModelConfig {
   bool rotates_halves;
   int unrotated_every;  // each n-th layer has no rotary positions; 0: all have them
   bool needs_qkv_bias;  // must have one; a family that need not may all the same
+  bool fuses_matrices;  // the file has Q, K and V in one tensor, gate and up in another
   bool has_head_norms;  // each head's query and key is normed before it is rotated
   float rope_theta;
   RopeScaling rope_scaling;

@@ -19,6 +19,13 @@ using model_file::ModelFile;
 using model_file::TensorInfo;
 using model_file::TensorType;
 
+// Which rows of a tensor a matrix has.
+struct Rows {
+  int first = 0;
+  int of = 0;           // rows that the tensor has; 0: those of the matrix
+  bool paired = false;  // rows of heads: those that are rotated together become neighbours
+};
+
 // Two passes over the same list of tensors: the first checks shapes and adds up sizes, the second reads and packs into
 // one buffer. Source bytes go through a buffer of one unit, so a file is never held twice.
 class ModelLoader {
@@ -48,7 +55,7 @@ class ModelLoader {
     Matrix* matrix;        // or
     const float** vector;  // where the address goes
     size_t bytes;
-    bool paired;  // rows of heads: those that are rotated together become neighbours
+    Rows rows;
   };
 
   absl::Status PlanAll() {
@@ -80,23 +87,38 @@ class ModelLoader {
 
   absl::Status PlanLayer(const std::string& prefix, LayerWeights* l) {
     const ModelConfig& c = model_.config_;
-    const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
     KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_norm.weight", c.width, &l->attention_norm));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_q.weight", q_width, c.width, &l->q, c.rotates_halves));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_k.weight", kv_width, c.width, &l->k, c.rotates_halves));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_v.weight", kv_width, c.width, &l->v));
-    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_q.bias", q_width, &l->q_bias, c.rotates_halves));
-    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_k.bias", kv_width, &l->k_bias, c.rotates_halves));
-    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_v.bias", kv_width, &l->v_bias));
-    if (c.has_head_norms) {
-      KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_q_norm.weight", c.head_dim, &l->q_norm, c.rotates_halves));
-      KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_k_norm.weight", c.head_dim, &l->k_norm, c.rotates_halves));
-    }
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_output.weight", c.width, q_width, &l->o));
+    KV_RETURN_IF_ERROR(PlanHeads(prefix, l));
+    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "attn_output.weight", c.width, c.heads * c.head_dim, &l->o));
     KV_RETURN_IF_ERROR(PlanVector(prefix + "ffn_norm.weight", c.width, &l->ffn_norm));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_gate.weight", c.ffn_width, c.width, &l->gate));
-    KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_up.weight", c.ffn_width, c.width, &l->up));
+    if (c.fuses_matrices) {
+      const std::string both = prefix + "ffn_up.weight";
+      KV_RETURN_IF_ERROR(PlanMatrix(both, c.ffn_width, c.width, &l->gate, {.of = 2 * c.ffn_width}));
+      KV_RETURN_IF_ERROR(PlanMatrix(both, c.ffn_width, c.width, &l->up, {.first = c.ffn_width, .of = 2 * c.ffn_width}));
+    } else {
+      KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_gate.weight", c.ffn_width, c.width, &l->gate));
+      KV_RETURN_IF_ERROR(PlanMatrix(prefix + "ffn_up.weight", c.ffn_width, c.width, &l->up));
+    }
     return PlanMatrix(prefix + "ffn_down.weight", c.width, c.ffn_width, &l->down);
+  }
+
+  // Queries, keys and values: three matrices, or one with the rows of all three.
+  absl::Status PlanHeads(const std::string& prefix, LayerWeights* l) {
+    const ModelConfig& c = model_.config_;
+    const int q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    const bool paired = c.rotates_halves;
+    const int all = c.fuses_matrices ? q_width + 2 * kv_width : 0;
+    const auto name = [&](const char* own) { return prefix + (c.fuses_matrices ? "attn_qkv.weight" : own); };
+    const int k_first = c.fuses_matrices ? q_width : 0, v_first = c.fuses_matrices ? q_width + kv_width : 0;
+    KV_RETURN_IF_ERROR(PlanMatrix(name("attn_q.weight"), q_width, c.width, &l->q, {0, all, paired}));
+    KV_RETURN_IF_ERROR(PlanMatrix(name("attn_k.weight"), kv_width, c.width, &l->k, {k_first, all, paired}));
+    KV_RETURN_IF_ERROR(PlanMatrix(name("attn_v.weight"), kv_width, c.width, &l->v, {v_first, all}));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_q.bias", q_width, &l->q_bias, paired));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_k.bias", kv_width, &l->k_bias, paired));
+    KV_RETURN_IF_ERROR(PlanBias(prefix + "attn_v.bias", kv_width, &l->v_bias));
+    if (!c.has_head_norms) return absl::OkStatus();
+    KV_RETURN_IF_ERROR(PlanVector(prefix + "attn_q_norm.weight", c.head_dim, &l->q_norm, paired));
+    return PlanVector(prefix + "attn_k_norm.weight", c.head_dim, &l->k_norm, paired);
   }
 
   absl::Status PlanBias(const std::string& name, int size, const float** vector, bool paired = false) {
@@ -104,17 +126,18 @@ class ModelLoader {
     return PlanVector(name, size, vector, paired);
   }
 
-  absl::Status PlanMatrix(const std::string& name, int outputs, int inputs, Matrix* matrix, bool paired = false) {
+  absl::Status PlanMatrix(const std::string& name, int outputs, int inputs, Matrix* matrix, Rows rows = {}) {
     KV_ASSIGN_OR_RETURN(const TensorInfo* tensor, file_.Find(name));
+    const int tensor_rows = rows.of > 0 ? rows.of : outputs;
     if (tensor->dims.size() != 2 || tensor->dims[0] != static_cast<uint64_t>(inputs) ||
-        tensor->dims[1] != static_cast<uint64_t>(outputs))
+        tensor->dims[1] != static_cast<uint64_t>(tensor_rows))
       return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " has shape [", absl::StrJoin(tensor->dims, ", "),
-                                                     "], expected [", inputs, ", ", outputs, "]"));
+                                                     "], expected [", inputs, ", ", tensor_rows, "]"));
     if (absl::Status s = kernels::CheckMatrix(tensor->type, outputs, inputs); !s.ok())
       return absl::Status(s.code(), absl::StrCat("tensor ", name, ": ", s.message()));
     *matrix = {tensor->type, model_.backend_, outputs, inputs, nullptr};
     const size_t bytes = kernels::MatrixBytes(tensor->type, model_.backend_, outputs, inputs);
-    items_.push_back({tensor, matrix, nullptr, bytes, paired});
+    items_.push_back({tensor, matrix, nullptr, bytes, rows});
     elements_[tensor->type] += size_t(outputs) * inputs;
     return absl::OkStatus();
   }
@@ -124,7 +147,7 @@ class ModelLoader {
     if (tensor->dims.size() != 1 || tensor->dims[0] != static_cast<uint64_t>(size))
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", name, " has shape [", absl::StrJoin(tensor->dims, ", "), "], expected [", size, "]"));
-    items_.push_back({tensor, nullptr, vector, (size * sizeof(float) + 63) / 64 * 64, paired});
+    items_.push_back({tensor, nullptr, vector, (size * sizeof(float) + 63) / 64 * 64, {.paired = paired}});
     return absl::OkStatus();
   }
 
@@ -148,9 +171,9 @@ class ModelLoader {
   }
 
   absl::Status ReadRows(const Item& item, int first, int rows, size_t row_bytes, absl::Span<std::byte> to) const {
-    if (!item.paired) return file_.Read(*item.tensor, first * row_bytes, to);
+    if (!item.rows.paired) return file_.Read(*item.tensor, (item.rows.first + first) * row_bytes, to);
     for (int r = 0; r < rows; ++r) {
-      const size_t from = FileRow(first + r) * row_bytes;
+      const size_t from = (item.rows.first + FileRow(first + r)) * row_bytes;
       KV_RETURN_IF_ERROR(file_.Read(*item.tensor, from, to.subspan(r * row_bytes, row_bytes)));
     }
     return absl::OkStatus();
@@ -169,7 +192,7 @@ class ModelLoader {
     auto* out = reinterpret_cast<float*>(to);
     std::vector<float> values(item.tensor->dims[0]);
     model_file::DequantizeRow(item.tensor->type, source, absl::MakeSpan(values));
-    for (size_t i = 0; i < values.size(); ++i) out[i] = values[item.paired ? FileRow(static_cast<int>(i)) : i];
+    for (size_t i = 0; i < values.size(); ++i) out[i] = values[item.rows.paired ? FileRow(static_cast<int>(i)) : i];
     *item.vector = out;
     return absl::OkStatus();
   }

@@ -61,6 +61,7 @@ FAMILIES = {
     "llama3": ("Llama", dict(rope_parameters=LLAMA3), "bfloat16", "llama-bpe", dict(old_config=True)),
     "llama_linear": ("Llama", dict(rope_parameters=LINEAR), "float16", "smollm", dict()),
     "mistral": ("Mistral", dict(head_dim=32, sliding_window=None), "float16", "spm", dict(metaspace=True)),
+    "phi3": ("Phi3", dict(sliding_window=128, pad_token_id=0, tie_word_embeddings=False), "bfloat16", "spm", dict()),
     "smollm2": ("Llama", dict(), "bfloat16", "smollm", dict()),
     "smollm3": ("SmolLM3", dict(num_hidden_layers=4, pad_token_id=0), "float16", "llama-bpe", dict(shard="50KB")),
     "qwen2": ("Qwen2", dict(vocab_size=400), "float32", "qwen2", dict(old_config=True)),

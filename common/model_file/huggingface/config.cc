@@ -27,6 +27,7 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM", "llama", 0, 0, 10000, false},
     {"mistral", "MistralForCausalLM", "llama", 0, 4096, 10000, false},
+    {"phi3", "Phi3ForCausalLM", "phi3", 0, 0, 10000, false},
     {"qwen2", "Qwen2ForCausalLM", "qwen2", 0, 4096, 10000, false},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", 128, 4096, 10000, false},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3", 0, 0, 2000000, true},
@@ -40,6 +41,7 @@ const std::vector<std::string>& KnownFields() {
                                                                  "bos_token_id",
                                                                  "chunk_size_feed_forward",
                                                                  "dtype",
+                                                                 "embd_pdrop",
                                                                  "eos_token_id",
                                                                  "head_dim",
                                                                  "hidden_act",
@@ -61,11 +63,14 @@ const std::vector<std::string>& KnownFields() {
                                                                  "num_attention_heads",
                                                                  "num_hidden_layers",
                                                                  "num_key_value_heads",
+                                                                 "original_max_position_embeddings",
                                                                  "output_attentions",
                                                                  "output_hidden_states",
                                                                  "pad_token_id",
+                                                                 "partial_rotary_factor",
                                                                  "pretraining_tp",
                                                                  "problem_type",
+                                                                 "resid_pdrop",
                                                                  "return_dict",
                                                                  "rms_norm_eps",
                                                                  "rope_interleaved",
@@ -108,6 +113,8 @@ absl::Status CheckFixed(const Json& config) {
   }
   KV_ASSIGN_OR_RETURN(const std::string activation, TextOr(config, "hidden_act", kFile, "silu"));
   if (activation != "silu") return Unsupported(absl::StrCat("hidden_act ", Quoted(activation), "; supported is silu"));
+  KV_ASSIGN_OR_RETURN(const double rotated, NumberOr(config, "partial_rotary_factor", kFile, 1));
+  if (rotated != 1) return Unsupported("partial_rotary_factor must be 1");
   KV_ASSIGN_OR_RETURN(const uint64_t parts, UintOr(config, "pretraining_tp", kFile, 1));
   if (parts > 1) return Unsupported("pretraining_tp above 1 is not supported");
   return absl::OkStatus();
@@ -130,8 +137,8 @@ absl::Status CheckUnrotatedLayers(const Json& config, const std::string& archite
 absl::StatusOr<uint64_t> WindowOf(const Json& config, const Family& family) {
   const uint64_t otherwise = config.contains("sliding_window") ? 0 : family.sliding_window;  // null is none
   KV_ASSIGN_OR_RETURN(uint64_t window, UintOr(config, "sliding_window", kFile, otherwise));
-  const bool is_mistral = family.model_type == std::string("mistral");
-  KV_ASSIGN_OR_RETURN(const bool uses, BoolOr(config, "use_sliding_window", kFile, is_mistral));
+  const bool has_no_switch = family.model_type == std::string("mistral") || family.model_type == std::string("phi3");
+  KV_ASSIGN_OR_RETURN(const bool uses, BoolOr(config, "use_sliding_window", kFile, has_no_switch));
   if (!uses) window = 0;
   const Json* types = Field(config, "layer_types");
   if (types == nullptr) return window;
@@ -203,8 +210,9 @@ absl::Status TranslateRope(const Json& config, const Family& family, const Secti
 absl::Status CheckRequired(const Json& config, const Family& family) {
   std::vector<const char*> required = {"hidden_size",         "intermediate_size", "max_position_embeddings",
                                        "num_attention_heads", "num_hidden_layers", "vocab_size"};
-  // Llama's heads are as many as its KV heads where nothing is said; the others have numbers of their own.
-  if (family.model_type != std::string("llama")) required.push_back("num_key_value_heads");
+  // Where nothing is said, Llama and Phi have as many KV heads as heads; the others have numbers of their own.
+  if (family.model_type != std::string("llama") && family.model_type != std::string("phi3"))
+    required.push_back("num_key_value_heads");
   for (const char* name : required)
     if (Field(config, name) == nullptr)
       return absl::InvalidArgumentError(absl::StrCat(kFile, ": ", name, " is absent"));
@@ -241,10 +249,11 @@ struct Translation {
 constexpr Translation kTensors[] = {
     {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
 constexpr Translation kLayerTensors[] = {
-    {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},          {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},      {"self_attn.o_proj", "attn_output"},     {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"}, {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},       {"post_attention_layernorm", "ffn_norm"}};
+    {"input_layernorm", "attn_norm"},        {"self_attn.q_proj", "attn_q"},      {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},          {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.qkv_proj", "attn_qkv"},      {"mlp.gate_up_proj", "ffn_up"},      {"self_attn.k_norm", "attn_k_norm"},
+    {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"},
+    {"post_attention_layernorm", "ffn_norm"}};
 
 }  // namespace
 
