@@ -34,8 +34,8 @@ typedef struct {
 
 enum { KVR_KIND_PLAIN = 0, KVR_KIND_CONTROL = 1, KVR_KIND_USER_DEFINED = 2 };
 enum { KVR_PRE_GPT2 = 0, KVR_PRE_SMOLLM = 1, KVR_PRE_LLAMA3 = 2, KVR_PRE_QWEN2 = 3, KVR_PRE_SENTENCEPIECE = 4 };
-/* Of KVR_PRE_SENTENCEPIECE: where a space is put before the text between added tokens: nowhere; always; unless it begins
- * with one; unless it begins with one, and only at the very beginning. */
+/* Of KVR_PRE_SENTENCEPIECE: where a space is put before the text between added tokens: nowhere; always; unless it
+ * begins with one; unless it begins with one, and only at the very beginning. */
 enum { KVR_PREFIX_NONE = 0, KVR_PREFIX_EVERY = 1, KVR_PREFIX_EVERY_UNSPACED = 2, KVR_PREFIX_FIRST_UNSPACED = 3 };
 
 typedef struct {
