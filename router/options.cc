@@ -50,7 +50,7 @@ void AddHttpFlags(Flags& flags, RouterOptions& o) {
 }
 
 void AddFlags(Flags& flags, RouterOptions& o, RawValues& raw) {
-  AddFlag(flags, "model", o.model, "GGUF model file, read for its vocabulary and facts only").Required();
+  AddFlag(flags, "model", o.model, "GGUF file or model folder, read for its vocabulary and facts only").Required();
   AddFlag(flags, "model-name", o.model_name, "name of the model in requests (default: from the model file)");
   AddFlag(flags, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
   AddFlag(flags, "instance", o.instance, "unique name of this process (default: router-HOSTNAME-PID)");

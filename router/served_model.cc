@@ -1,5 +1,6 @@
 #include "router/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -7,14 +8,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::router {
 namespace {
 
-class GgufServedModel final : public ServedModel {
+class FileServedModel final : public ServedModel {
  public:
-  GgufServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer,
+  FileServedModel(ModelFacts facts, std::unique_ptr<text::Tokenizer> tokenizer,
                   std::unique_ptr<text::Grammars> grammars)
       : ServedModel(std::move(facts)), tokenizer_(std::move(tokenizer)), grammars_(std::move(grammars)) {}
 
@@ -39,7 +40,7 @@ class GgufServedModel final : public ServedModel {
   const std::unique_ptr<text::Grammars> grammars_;
 };
 
-std::string NameOf(const model_file::GgufFile& file) {
+std::string NameOf(const model_file::ModelFile& file) {
   if (auto title = file.GetString("general.name"); title.ok()) {
     if (std::string slug = ModelSlug(*title); !slug.empty()) return slug;
   }
@@ -62,8 +63,8 @@ std::string ModelSlug(absl::string_view title) {
 }
 
 absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& path, const std::string& name) {
-  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(path));
-  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::FromGguf(*file));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::ModelFile> file, model_file::ModelFile::Open(path));
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Tokenizer> tokenizer, text::Tokenizer::FromFile(*file));
   ModelFacts facts;
   facts.name = name.empty() ? NameOf(*file) : name;
   KV_ASSIGN_OR_RETURN(facts.architecture, file->GetString("general.architecture"));
@@ -71,15 +72,17 @@ absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& 
   if (context == 0 || context > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": context length ", context, " is not usable"));
   }
-  facts.context_length = static_cast<uint32_t>(context);
+  // As in workers: a model with an attention window is served inside of it.
+  const uint64_t window = file->GetUint(absl::StrCat(facts.architecture, ".attention.sliding_window")).value_or(0);
+  facts.context_length = static_cast<uint32_t>(window > 0 ? std::min(window, context) : context);
   KV_ASSIGN_OR_RETURN(facts.fingerprint, file->Fingerprint());
   facts.vocabulary_size = static_cast<uint32_t>(tokenizer->vocabulary_size());
   facts.eos_ids = tokenizer->eos_ids();
   facts.bos_id = tokenizer->bos_id();
   facts.adds_bos = tokenizer->adds_bos();
   facts.has_chat_template = tokenizer->has_chat_template();
-  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromGguf(*file));
-  return std::make_unique<GgufServedModel>(std::move(facts), std::move(tokenizer), std::move(grammars));
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromFile(*file));
+  return std::make_unique<FileServedModel>(std::move(facts), std::move(tokenizer), std::move(grammars));
 }
 
 }  // namespace kvrelay::router

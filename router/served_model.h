@@ -50,8 +50,8 @@ class ServedModel {
   const ModelFacts facts_;
 };
 
-// Reads a GGUF file. `name` empty: made of the file's general.name, else of the file's own name. Errors of
-// GgufFile::Open and Tokenizer::FromGguf; INVALID_ARGUMENT if the context length is missing.
+// Reads a GGUF file or a model folder. `name` empty: made of its general.name, else of the file's own name. Errors of
+// ModelFile::Open and Tokenizer::FromFile; INVALID_ARGUMENT if the context length is missing.
 absl::StatusOr<std::unique_ptr<ServedModel>> OpenServedModel(const std::string& path, const std::string& name);
 
 // Lower case letters, digits, dots and single dashes of a title: "SmolLM2 135M Instruct" gives "smollm2-135m-instruct".

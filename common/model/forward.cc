@@ -50,6 +50,11 @@ QuantizedRows At(const QuantizedRows& q, int row, int inputs, int first) {
   return {q.q + value, q.d + block, q.d_sum + block, q.sums + 2 * block};
 }
 
+void AddBias(float* x, const float* bias, int n) {
+  if (bias == nullptr) return;
+  for (int i = 0; i < n; ++i) x[i] += bias[i];
+}
+
 }  // namespace
 
 struct Forward::State {
@@ -95,6 +100,7 @@ struct Forward::State {
   void KeepLogitRows();
   void Embed(int thread);
   void Norm(const float* weight, const Activations& out, int thread);
+  void FinishHeads(float* x, int heads, const float* norm, const float* cos, const float* sin);
   void RopeAndStore(int layer, int thread);
   void Attend(int layer, absl::Span<const AttentionPiece> of, int thread);
   void AttendPiece(int layer, const AttentionPiece& piece, int thread);
@@ -241,19 +247,33 @@ void Forward::State::Norm(const float* weight, const Activations& out, int threa
   }
 }
 
+// Queries or keys of one row, `heads` of them, from what the matrix gave to what attention takes.
+void Forward::State::FinishHeads(float* x, int heads, const float* norm, const float* cos, const float* sin) {
+  if (norm != nullptr)
+    for (int h = 0; h < heads; ++h)
+      kernels.rms_norm(x + h * c.head_dim, norm, c.head_dim, c.norm_epsilon, x + h * c.head_dim);
+  if (cos != nullptr)
+    for (int h = 0; h < heads; ++h) kernels.rope(x + h * c.head_dim, cos, sin, c.rope_dims);
+}
+
 void Forward::State::RopeAndStore(int layer, int thread) {
+  const LayerWeights& l = model.layers()[layer];
   const auto [begin, end] = pool.Share(live_rows, thread);
   for (int r = begin; r < end; ++r) {
     const int position = rows[r].position;
     kv::SequenceCache& cache = *chunks[rows[r].chunk].cache;
-    const float *cos = model.rope_cos(position), *sin = model.rope_sin(position);
+    const float* cos = l.rotates ? model.rope_cos(position) : nullptr;
+    const float* sin = l.rotates ? model.rope_sin(position) : nullptr;
     float* q = w.q + size_t(r) * w.q_stride;
-    for (int h = 0; h < c.heads; ++h) kernels.rope(q + h * c.head_dim, cos, sin, c.rope_dims);
     float* k = w.k + size_t(r) * w.kv_stride;
-    const float* v = w.v + size_t(r) * w.kv_stride;
+    float* v = w.v + size_t(r) * w.kv_stride;
+    AddBias(q, l.q_bias, c.heads * c.head_dim);
+    AddBias(k, l.k_bias, c.kv_heads * c.head_dim);
+    AddBias(v, l.v_bias, c.kv_heads * c.head_dim);
+    FinishHeads(q, c.heads, l.q_norm, cos, sin);
+    FinishHeads(k, c.kv_heads, l.k_norm, cos, sin);
     const int block = position / kernels::kBlockPositions, slot = position % kernels::kBlockPositions;
     for (int h = 0; h < c.kv_heads; ++h) {
-      kernels.rope(k + h * c.head_dim, cos, sin, c.rope_dims);
       const bool finite = kernels.store_kv(cache.layout().type, k + h * c.head_dim, v + h * c.head_dim, c.head_dim,
                                            slot, cache.K(block, layer, h), cache.V(block, layer, h));
       if (!finite && bad_layer[r] < 0) bad_layer[r] = layer;

@@ -1,4 +1,4 @@
-// The weights of a Llama-family model, packed for the chosen backend. Immutable after loading; thread-safe.
+// The weights of a model, packed for the chosen backend. Immutable after loading; thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,22 @@ namespace kvrelay::model {
 
 struct LayerWeights {
   const float* attention_norm;  // [width]
-  kernels::Matrix q, k, v;      // [heads * head_dim][width], [kv_heads * head_dim][width] twice
-  kernels::Matrix o;            // [width][heads * head_dim]
-  const float* ffn_norm;        // [width]
-  kernels::Matrix gate, up;     // [ffn_width][width]
-  kernels::Matrix down;         // [width][ffn_width]
+  kernels::Matrix q, k, v;      // [heads * head_dim][width], [kv_heads * head_dim][width] twice; of each head the
+                                // dimensions that are rotated together are neighbours
+  const float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;  // in the order of their matrices; null: none
+  const float *q_norm = nullptr, *k_norm = nullptr;                     // [head_dim], likewise
+  bool rotates = true;                                                  // has rotary positions
+  kernels::Matrix o;                                                    // [width][heads * head_dim]
+  const float* ffn_norm;                                                // [width]
+  kernels::Matrix gate, up;                                             // [ffn_width][width]
+  kernels::Matrix down;                                                 // [width][ffn_width]
 };
 
 class Model {
  public:
-  // Reads and packs all weights. `layers` > 0 keeps only the first ones (tests). Errors name the tensor.
-  static absl::StatusOr<std::unique_ptr<Model>> Load(const model_file::GgufFile& file, kernels::MatmulBackend backend,
+  // Reads and packs all weights. `layers` > 0 keeps only the first ones (tests). Errors name the tensor; one that the
+  // architecture does not use is UNIMPLEMENTED.
+  static absl::StatusOr<std::unique_ptr<Model>> Load(const model_file::ModelFile& file, kernels::MatmulBackend backend,
                                                      kernels::Isa isa, int layers = 0);
 
   const ModelConfig& config() const { return config_; }

@@ -1,5 +1,6 @@
 #include "common/model/rope_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -62,21 +63,54 @@ void SinCos(double x, double* sin, double* cos) {
   }
 }
 
+// Of pair i, before scaling: radians per position.
+double Frequency(int i, int dims, double log_theta) { return Exponential(-2.0 * i / dims * log_theta); }
+
+constexpr double kTwoPi = 6.283185307179586;
+
 }  // namespace
 
-RopeTable MakeRopeTable(int positions, int dims, double theta) {
+RopeScaling Llama3Scaling(int dims, double theta, double factor, double low_freq_factor, double high_freq_factor,
+                          double original) {
+  RopeScaling scaling;
+  const double log_theta = Ln(theta);
+  for (int i = 0; i < dims / 2; ++i) {
+    const double turns = original * Frequency(i, dims, log_theta) / kTwoPi;
+    const double kept = std::clamp((turns - low_freq_factor) / (high_freq_factor - low_freq_factor), 0.0, 1.0);
+    scaling.divisors.push_back(1 / ((1 - kept) / factor + kept));
+  }
+  return scaling;
+}
+
+RopeScaling YarnScaling(int dims, double theta, double factor, double beta_fast, double beta_slow, double original) {
+  // The pair, as a fraction, that turns so often over the original context.
+  const auto pair_of = [&](double turns) { return dims * Ln(original / (turns * kTwoPi)) / (2 * Ln(theta)); };
+  const double first = std::max(0.0, std::floor(pair_of(beta_fast)));
+  const double last = std::min(dims - 1.0, std::ceil(pair_of(beta_slow)));
+  const double width = std::max(0.001, last - first);
+  RopeScaling scaling;
+  for (int i = 0; i < dims / 2; ++i) {
+    const double divided = std::clamp((i - first) / width, 0.0, 1.0);
+    scaling.divisors.push_back(1 / (divided / factor + 1 - divided));
+  }
+  scaling.magnitude = 0.1 * Ln(factor) + 1;
+  return scaling;
+}
+
+RopeTable MakeRopeTable(int positions, int dims, double theta, const RopeScaling& scaling) {
   RopeTable table;
   const int pairs = dims / 2;
   table.cos.resize(size_t(positions) * pairs);
   table.sin.resize(size_t(positions) * pairs);
   const double log_theta = Ln(theta);
   for (int i = 0; i < pairs; ++i) {
-    const double frequency = Exponential(-2.0 * i / dims * log_theta);
+    const double divisor = scaling.divisors.empty() ? 1 : scaling.divisors[i];
+    const double frequency = Frequency(i, dims, log_theta) / divisor;
     for (int p = 0; p < positions; ++p) {
       double s, c;
       SinCos(p * frequency, &s, &c);
-      table.cos[size_t(p) * pairs + i] = static_cast<float>(c);
-      table.sin[size_t(p) * pairs + i] = static_cast<float>(s);
+      table.cos[size_t(p) * pairs + i] = static_cast<float>(scaling.magnitude * c);
+      table.sin[size_t(p) * pairs + i] = static_cast<float>(scaling.magnitude * s);
     }
   }
   return table;

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/model_file/byte_reader.h"
@@ -155,8 +154,51 @@ absl::Status ReadDims(ByteReader& in, TensorInfo& tensor) {
   return absl::OkStatus();
 }
 
-// Sets tensor.bytes.
-absl::Status ComputeBytes(TensorInfo& tensor) {
+// tensor.offset stays relative to the data, whose start is known only after the last entry.
+absl::Status ReadTensorBody(ByteReader& in, uint64_t alignment, TensorInfo& tensor) {
+  KV_RETURN_IF_ERROR(ReadDims(in, tensor));
+  KV_ASSIGN_OR_RETURN(const uint32_t number, in.ReadNumber<uint32_t>());
+  KV_ASSIGN_OR_RETURN(tensor.offset, in.ReadNumber<uint64_t>());
+  const std::optional<TensorType> type = TensorTypeFromGguf(number);
+  if (!type.has_value()) {
+    return absl::UnimplementedError(
+        absl::StrCat("element type ", number, " is not supported; supported are ", TensorTypeNames()));
+  }
+  tensor.type = *type;
+  KV_RETURN_IF_ERROR(ComputeTensorBytes(tensor));
+  if (tensor.offset % alignment != 0) {
+    return Unsound("offset ", tensor.offset, " is no multiple of the alignment ", alignment);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTensor(ByteReader& in, uint64_t alignment, ModelHead& head) {
+  TensorInfo tensor = {};
+  KV_ASSIGN_OR_RETURN(tensor.name, in.ReadString(kMaxNameBytes));
+  if (tensor.name.empty()) return Unsound("a tensor without a name");
+  const absl::Status status = ReadTensorBody(in, alignment, tensor);
+  if (!status.ok()) return In(absl::StrCat("tensor ", Quoted(tensor.name)), status);
+  if (!head.indices.try_emplace(tensor.name, head.tensors.size()).second) {
+    return Unsound("tensor ", Quoted(tensor.name), " appears twice");
+  }
+  head.tensors.push_back(std::move(tensor));
+  return absl::OkStatus();
+}
+
+absl::Status ReadMagicAndVersion(ByteReader& in) {
+  char magic[4];
+  KV_RETURN_IF_ERROR(in.Read(magic, sizeof(magic)));
+  if (std::memcmp(magic, "GGUF", 4) != 0) return Unsound("not a GGUF file: it starts with ", Quoted({magic, 4}));
+  KV_ASSIGN_OR_RETURN(const uint32_t version, in.ReadNumber<uint32_t>());
+  if (version == 2 || version == 3) return absl::OkStatus();
+  if (__builtin_bswap32(version) == 3)
+    return absl::UnimplementedError("a big-endian GGUF file; convert it to little-endian");
+  return absl::UnimplementedError(absl::StrCat("GGUF version ", version, " is not supported; supported are 2 and 3"));
+}
+
+}  // namespace
+
+absl::Status ComputeTensorBytes(TensorInfo& tensor) {
   const BlockShape block = BlockShapeOf(tensor.type);
   if (tensor.dims[0] % block.elements != 0) {
     return Unsound("rows of ", tensor.dims[0], " elements are no whole blocks of ", block.elements, " (",
@@ -170,39 +212,7 @@ absl::Status ComputeBytes(TensorInfo& tensor) {
   return absl::OkStatus();
 }
 
-// tensor.offset stays relative to the data, whose start is known only after the last entry.
-absl::Status ReadTensorBody(ByteReader& in, uint64_t alignment, TensorInfo& tensor) {
-  KV_RETURN_IF_ERROR(ReadDims(in, tensor));
-  KV_ASSIGN_OR_RETURN(const uint32_t number, in.ReadNumber<uint32_t>());
-  KV_ASSIGN_OR_RETURN(tensor.offset, in.ReadNumber<uint64_t>());
-  const std::optional<TensorType> type = TensorTypeFromGguf(number);
-  if (!type.has_value()) {
-    return absl::UnimplementedError(
-        absl::StrCat("element type ", number, " is not supported; supported are ", TensorTypeNames()));
-  }
-  tensor.type = *type;
-  KV_RETURN_IF_ERROR(ComputeBytes(tensor));
-  if (tensor.offset % alignment != 0) {
-    return Unsound("offset ", tensor.offset, " is no multiple of the alignment ", alignment);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadTensor(ByteReader& in, uint64_t alignment, GgufHead& head) {
-  TensorInfo tensor = {};
-  KV_ASSIGN_OR_RETURN(tensor.name, in.ReadString(kMaxNameBytes));
-  if (tensor.name.empty()) return Unsound("a tensor without a name");
-  const absl::Status status = ReadTensorBody(in, alignment, tensor);
-  if (!status.ok()) return In(absl::StrCat("tensor ", Quoted(tensor.name)), status);
-  if (!head.indices.try_emplace(tensor.name, head.tensors.size()).second) {
-    return Unsound("tensor ", Quoted(tensor.name), " appears twice");
-  }
-  head.tensors.push_back(std::move(tensor));
-  return absl::OkStatus();
-}
-
-// Turns offsets into places in the file; every tensor must lie inside it and on its own bytes.
-absl::Status PlaceTensors(uint64_t data_start, uint64_t file_bytes, std::vector<TensorInfo>& tensors) {
+absl::Status PlaceTensors(uint64_t data_start, uint64_t file_bytes, absl::Span<TensorInfo> tensors) {
   if (tensors.empty()) return absl::OkStatus();
   const uint64_t data_bytes = data_start <= file_bytes ? file_bytes - data_start : 0;
   std::vector<const TensorInfo*> order;
@@ -223,19 +233,6 @@ absl::Status PlaceTensors(uint64_t data_start, uint64_t file_bytes, std::vector<
   }
   return absl::OkStatus();
 }
-
-absl::Status ReadMagicAndVersion(ByteReader& in) {
-  char magic[4];
-  KV_RETURN_IF_ERROR(in.Read(magic, sizeof(magic)));
-  if (std::memcmp(magic, "GGUF", 4) != 0) return Unsound("not a GGUF file: it starts with ", Quoted({magic, 4}));
-  KV_ASSIGN_OR_RETURN(const uint32_t version, in.ReadNumber<uint32_t>());
-  if (version == 2 || version == 3) return absl::OkStatus();
-  if (__builtin_bswap32(version) == 3)
-    return absl::UnimplementedError("a big-endian GGUF file; convert it to little-endian");
-  return absl::UnimplementedError(absl::StrCat("GGUF version ", version, " is not supported; supported are 2 and 3"));
-}
-
-}  // namespace
 
 size_t NumberBytes(ValueType type) {
   switch (type) {
@@ -261,18 +258,12 @@ size_t NumberBytes(ValueType type) {
   return 0;
 }
 
-std::string Quoted(std::string_view name) {
-  constexpr size_t kShown = 80;
-  return absl::StrCat("'", absl::CHexEscape(std::string(name.substr(0, kShown))), name.size() > kShown ? "..." : "",
-                      "'");
-}
-
-absl::StatusOr<GgufHead> ParseGguf(int fd, uint64_t file_bytes) {
+absl::StatusOr<ModelHead> ParseGguf(int fd, uint64_t file_bytes) {
   ByteReader in(fd, std::min(file_bytes, kMaxHeadBytes));
   KV_RETURN_IF_ERROR(ReadMagicAndVersion(in));
   KV_ASSIGN_OR_RETURN(const uint64_t tensor_count, in.ReadNumber<uint64_t>());
   KV_ASSIGN_OR_RETURN(const uint64_t key_count, in.ReadNumber<uint64_t>());
-  GgufHead head;
+  ModelHead head;
   KV_RETURN_IF_ERROR(CheckCount("keys", key_count, kMaxKeys, kMinPairBytes, in.remaining()));
   for (uint64_t i = 0; i < key_count; ++i) {
     if (absl::Status status = ReadPair(in, head.metadata); !status.ok())
@@ -285,7 +276,7 @@ absl::StatusOr<GgufHead> ParseGguf(int fd, uint64_t file_bytes) {
       return In(absl::StrCat("tensor entry ", i), status);
   }
   const uint64_t data_start = (in.position() + alignment - 1) / alignment * alignment;
-  KV_RETURN_IF_ERROR(PlaceTensors(data_start, file_bytes, head.tensors));
+  KV_RETURN_IF_ERROR(PlaceTensors(data_start, file_bytes, absl::MakeSpan(head.tensors)));
   return head;
 }
 

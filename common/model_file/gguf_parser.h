@@ -14,56 +14,25 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/model_file/gguf.h"
+#include "absl/types/span.h"
+#include "common/model_file/metadata.h"
 
 namespace kvrelay::model_file {
-
-enum class ValueType : uint32_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kUint16 = 2,
-  kInt16 = 3,
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kUint64 = 10,
-  kInt64 = 11,
-  kFloat64 = 12,
-};
-
-// Numbers and bools stay packed as in the file, so that memory stays in proportion to it.
-struct NumberArray {
-  ValueType type;
-  std::vector<std::byte> bytes;
-};
-using Strings = std::vector<std::string>;
-using MetadataValue = std::variant<uint64_t, int64_t, double, bool, std::string, NumberArray, Strings>;
-using Metadata = std::map<std::string, MetadataValue, std::less<>>;
-
-struct GgufHead {
-  Metadata metadata;
-  std::vector<TensorInfo> tensors;                     // in the file's order
-  std::map<std::string, size_t, std::less<>> indices;  // name -> place in `tensors`
-};
 
 // Bytes of one number or bool; 0 for strings, arrays and unknown types.
 size_t NumberBytes(ValueType type);
 
-// A name from the file, fit for a message: quoted, escaped, cut.
-std::string Quoted(std::string_view name);
+// Turns offsets, which count from `data_start`, into places in the file; every tensor must lie inside it and on its own
+// bytes. INVALID_ARGUMENT naming the tensor.
+absl::Status PlaceTensors(uint64_t data_start, uint64_t file_bytes, absl::Span<TensorInfo> tensors);
+
+// Sets tensor.bytes from type and dims. INVALID_ARGUMENT if rows are no whole blocks or the product overflows.
+absl::Status ComputeTensorBytes(TensorInfo& tensor);
 
 // Reads and checks the head of the file. INVALID_ARGUMENT for an unsound file, UNIMPLEMENTED for another version or an
 // element type that we do not compute with, DATA_LOSS if reading fails.
-absl::StatusOr<GgufHead> ParseGguf(int fd, uint64_t file_bytes);
+absl::StatusOr<ModelHead> ParseGguf(int fd, uint64_t file_bytes);
 
 }  // namespace kvrelay::model_file

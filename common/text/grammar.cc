@@ -38,12 +38,11 @@ absl::Status Grammar::Accept(int32_t token) {
   return GrammarStatus(kvr_grammar_accept(grammar_, static_cast<uint32_t>(token), &error), error);
 }
 
-absl::StatusOr<std::unique_ptr<Grammars>> Grammars::FromGguf(const model_file::GgufFile& file) {
+absl::StatusOr<std::unique_ptr<Grammars>> Grammars::FromFile(const model_file::ModelFile& file) {
   KV_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(file));
   std::vector<std::string> tokens(vocabulary.tokens.size());
-  for (size_t id = 0; id < tokens.size(); ++id) {
-    if (vocabulary.kinds[id] == TokenKind::kPlain) tokens[id] = BytesOfPlainToken(vocabulary.tokens[id]);
-    if (vocabulary.kinds[id] == TokenKind::kUserDefined) tokens[id] = std::move(vocabulary.tokens[id]);
+  for (size_t id = 0; id < vocabulary.named_tokens; ++id) {
+    if (vocabulary.kinds[id] != TokenKind::kControl) tokens[id] = BytesOfToken(vocabulary, id);
   }
   std::vector<uint32_t> ends(vocabulary.end_ids.begin(), vocabulary.end_ids.end());
   return std::unique_ptr<Grammars>(new Grammars(std::move(tokens), std::move(ends)));

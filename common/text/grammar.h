@@ -1,4 +1,4 @@
-// Grammars of output over the vocabulary of a GGUF file: a C++ face of the Rust crate `llguidance`.
+// Grammars of output over the vocabulary of a model file: a C++ face of the Rust crate `llguidance`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 struct kvr_grammars;
 struct kvr_grammar;
@@ -48,7 +48,7 @@ class Grammar {
 class Grammars {
  public:
   // Errors of ReadVocabulary.
-  static absl::StatusOr<std::unique_ptr<Grammars>> FromGguf(const model_file::GgufFile& file);
+  static absl::StatusOr<std::unique_ptr<Grammars>> FromFile(const model_file::ModelFile& file);
   ~Grammars();
 
   // The grammar at its beginning. Takes milliseconds, the first call some hundred more. INVALID_ARGUMENT if the text is

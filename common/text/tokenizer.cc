@@ -58,7 +58,9 @@ absl::StatusOr<EncoderPointer> MakeEncoder(const Vocabulary& vocabulary) {
                                 .token_count = tokens.size(),
                                 .merges = merges.data(),
                                 .merge_count = merges.size(),
-                                .pre_tokenizer = static_cast<int32_t>(vocabulary.pre_tokenizer)};
+                                .pre_tokenizer = static_cast<int32_t>(vocabulary.pre_tokenizer),
+                                .space_prefix = static_cast<int32_t>(vocabulary.space_prefix),
+                                .ignores_merges = vocabulary.ignores_merges};
   kvr_encoder* encoder = nullptr;
   kvr_bytes error{};
   const int32_t code = kvr_encoder_new(&given, &encoder, &error);
@@ -97,6 +99,11 @@ static_assert(static_cast<int>(PreTokenizer::kGpt2) == KVR_PRE_GPT2);
 static_assert(static_cast<int>(PreTokenizer::kSmollm) == KVR_PRE_SMOLLM);
 static_assert(static_cast<int>(PreTokenizer::kLlama3) == KVR_PRE_LLAMA3);
 static_assert(static_cast<int>(PreTokenizer::kQwen2) == KVR_PRE_QWEN2);
+static_assert(static_cast<int>(PreTokenizer::kSentencePiece) == KVR_PRE_SENTENCEPIECE);
+static_assert(static_cast<int>(SpacePrefix::kNone) == KVR_PREFIX_NONE);
+static_assert(static_cast<int>(SpacePrefix::kEvery) == KVR_PREFIX_EVERY);
+static_assert(static_cast<int>(SpacePrefix::kEveryUnspaced) == KVR_PREFIX_EVERY_UNSPACED);
+static_assert(static_cast<int>(SpacePrefix::kFirstUnspaced) == KVR_PREFIX_FIRST_UNSPACED);
 
 struct Tokenizer::State {
   EncoderPointer encoder;
@@ -110,20 +117,19 @@ struct Tokenizer::State {
   bool adds_bos;
 };
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const model_file::GgufFile& file) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromFile(const model_file::ModelFile& file) {
   KV_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(file));
   KV_ASSIGN_OR_RETURN(EncoderPointer encoder, MakeEncoder(vocabulary));
   auto state = std::make_unique<State>(State{.encoder = std::move(encoder),
                                              .chat_template = MakeTemplate(vocabulary),
                                              .has_chat_template = vocabulary.chat_template.has_value(),
-                                             .bytes = std::move(vocabulary.tokens),
-                                             .kinds = std::move(vocabulary.kinds),
+                                             .bytes = {},
+                                             .kinds = {},
                                              .eos_ids = std::move(vocabulary.end_ids),
                                              .bos_id = vocabulary.bos_id,
                                              .adds_bos = vocabulary.adds_bos});
-  for (size_t id = 0; id < state->bytes.size(); ++id) {
-    if (state->kinds[id] == TokenKind::kPlain) state->bytes[id] = BytesOfPlainToken(state->bytes[id]);
-  }
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) state->bytes.push_back(BytesOfToken(vocabulary, id));
+  state->kinds = std::move(vocabulary.kinds);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
 }
 

@@ -1,4 +1,4 @@
-// Text to token ids and back for the vocabulary of a GGUF file: a C++ face of the Rust crates `tokenizers` and
+// Text to token ids and back for the vocabulary of a model file: a C++ face of the Rust crates `tokenizers` and
 // `minijinja`.
 //
 // Immutable after creation; thread-safe.
@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::text {
 
@@ -26,7 +26,7 @@ class Tokenizer {
  public:
   // INVALID_ARGUMENT if the vocabulary is inconsistent (ids outside, merges of unknown tokens, duplicate tokens),
   // UNIMPLEMENTED for a tokenizer model or pre-tokenizer that is not known.
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const model_file::GgufFile& file);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromFile(const model_file::ModelFile& file);
   ~Tokenizer();
 
   int vocabulary_size() const;

@@ -2,22 +2,23 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/text/sentencepiece.h"
 #include "common/text/utf8.h"
 
 namespace kvrelay::text {
 namespace {
 
-using TokenIds = absl::flat_hash_map<std::string_view, uint32_t>;
-
 // Bounds the search automaton over added tokens, which takes many times their size.
 constexpr size_t kMaxAddedTokenBytes = 1 << 20;
+
+// As many as a model may have embeddings.
+constexpr size_t kMaxTokens = 1 << 22;
 
 // Names of token_type in GGUF files. 1 (normal), 5 (unused) and 6 (byte) need nothing special.
 constexpr int64_t kTypeUnknown = 2, kTypeControl = 3, kTypeUserDefined = 4, kTypeLast = 6;
@@ -25,11 +26,21 @@ constexpr int64_t kTypeUnknown = 2, kTypeControl = 3, kTypeUserDefined = 4, kTyp
 struct PreTokenizerName {
   std::string_view name;
   PreTokenizer pre_tokenizer;
+  bool ignores_merges;
+  bool adds_bos;  // where the file does not say
 };
 constexpr PreTokenizerName kPreTokenizers[] = {
-    {"gpt-2", PreTokenizer::kGpt2},       {"phi-2", PreTokenizer::kGpt2},    {"smollm", PreTokenizer::kSmollm},
-    {"starcoder", PreTokenizer::kSmollm}, {"refact", PreTokenizer::kSmollm}, {"llama-bpe", PreTokenizer::kLlama3},
-    {"llama-v3", PreTokenizer::kLlama3},  {"llama3", PreTokenizer::kLlama3}, {"qwen2", PreTokenizer::kQwen2},
+    {"gpt-2", PreTokenizer::kGpt2, false, false},
+    {"phi-2", PreTokenizer::kGpt2, false, false},
+    {"smollm", PreTokenizer::kSmollm, false, false},
+    {"starcoder", PreTokenizer::kSmollm, false, false},
+    {"refact", PreTokenizer::kSmollm, false, false},
+    {"llama-bpe", PreTokenizer::kLlama3, true, true},
+    {"llama-v3", PreTokenizer::kLlama3, true, true},
+    {"llama3", PreTokenizer::kLlama3, true, true},
+    {"smaug-bpe", PreTokenizer::kLlama3, false, false},
+    {"qwen2", PreTokenizer::kQwen2, false, false},
+    {"deepseek-r1-qwen", PreTokenizer::kQwen2, false, false},
 };
 
 // Ends of a turn by name, for files whose metadata names only one of several.
@@ -39,19 +50,53 @@ std::string Quoted(std::string_view token) {
   return absl::StrCat("\"", absl::CHexEscape(std::string(token.substr(0, 64))), "\"");
 }
 
-absl::Status CheckKind(const model_file::GgufFile& file, Vocabulary& vocabulary) {
-  KV_ASSIGN_OR_RETURN(const std::string model, file.GetString("tokenizer.ggml.model"));
-  if (model != "gpt2") {
+absl::StatusOr<bool> GetBoolOr(const model_file::ModelFile& file, std::string_view key, bool otherwise) {
+  return file.Has(key) ? file.GetBool(key) : absl::StatusOr<bool>(otherwise);
+}
+
+// Of model folders, which say it more exactly than GGUF files.
+absl::StatusOr<SpacePrefix> NamedSpacePrefix(const model_file::ModelFile& file) {
+  KV_ASSIGN_OR_RETURN(const std::string name, file.GetString("tokenizer.space_prefix"));
+  if (name == "none") return SpacePrefix::kNone;
+  if (name == "every") return SpacePrefix::kEvery;
+  if (name == "every_unspaced") return SpacePrefix::kEveryUnspaced;
+  if (name == "first_unspaced") return SpacePrefix::kFirstUnspaced;
+  return absl::UnimplementedError(absl::StrCat("tokenizer.space_prefix is ", Quoted(name)));
+}
+
+absl::Status ReadSentencePieceKind(const model_file::ModelFile& file, Vocabulary& vocabulary) {
+  vocabulary.pre_tokenizer = PreTokenizer::kSentencePiece;
+  vocabulary.adds_bos = true;
+  KV_ASSIGN_OR_RETURN(const bool prefix, GetBoolOr(file, "tokenizer.ggml.add_space_prefix", true));
+  vocabulary.space_prefix = prefix ? SpacePrefix::kEvery : SpacePrefix::kNone;
+  if (file.Has("tokenizer.space_prefix")) {
+    KV_ASSIGN_OR_RETURN(vocabulary.space_prefix, NamedSpacePrefix(file));
+  }
+  KV_ASSIGN_OR_RETURN(const bool trims, GetBoolOr(file, "tokenizer.ggml.remove_extra_whitespaces", false));
+  if (trims || file.Has("tokenizer.ggml.precompiled_charsmap")) {
     return absl::UnimplementedError(
-        absl::StrCat("tokenizer model ", Quoted(model), ": only \"gpt2\" (byte-level BPE) is supported"));
+        "SentencePiece normalization (tokenizer.ggml.remove_extra_whitespaces, precompiled_charsmap) is not supported");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKind(const model_file::ModelFile& file, Vocabulary& vocabulary) {
+  KV_ASSIGN_OR_RETURN(const std::string model, file.GetString("tokenizer.ggml.model"));
+  if (model == "llama") return ReadSentencePieceKind(file, vocabulary);
+  if (model != "gpt2") {
+    return absl::UnimplementedError(absl::StrCat("tokenizer model ", Quoted(model),
+                                                 " is not supported; supported are gpt2 (byte-level BPE) and llama "
+                                                 "(SentencePiece BPE)"));
   }
   if (!file.Has("tokenizer.ggml.pre")) {
     return absl::UnimplementedError("the file names no pre-tokenizer (tokenizer.ggml.pre); convert the model anew");
   }
   KV_ASSIGN_OR_RETURN(const std::string pre, file.GetString("tokenizer.ggml.pre"));
-  for (const auto& [name, pre_tokenizer] : kPreTokenizers) {
-    if (name != pre) continue;
-    vocabulary.pre_tokenizer = pre_tokenizer;
+  for (const PreTokenizerName& known : kPreTokenizers) {
+    if (known.name != pre) continue;
+    vocabulary.pre_tokenizer = known.pre_tokenizer;
+    vocabulary.ignores_merges = known.ignores_merges;
+    vocabulary.adds_bos = known.adds_bos;
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat("pre-tokenizer ", Quoted(pre), " is not supported"));
@@ -65,17 +110,21 @@ absl::StatusOr<TokenKind> KindOf(int64_t type, uint32_t id) {
   return type == kTypeUserDefined ? TokenKind::kUserDefined : TokenKind::kPlain;
 }
 
-absl::Status ReadKinds(const model_file::GgufFile& file, Vocabulary& vocabulary) {
+// Per-token lists are as long as the file's list of tokens, which padding may have made longer.
+absl::Status CheckEntries(const char* key, size_t entries, const Vocabulary& vocabulary) {
+  if (entries == vocabulary.named_tokens) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, " has ", entries, " entries for ", vocabulary.named_tokens, " tokens"));
+}
+
+absl::Status ReadKinds(const model_file::ModelFile& file, Vocabulary& vocabulary) {
   const size_t size = vocabulary.tokens.size();
   vocabulary.kinds.assign(size, TokenKind::kPlain);
   if (!file.Has("tokenizer.ggml.token_type")) return absl::OkStatus();
   KV_ASSIGN_OR_RETURN(const std::vector<int64_t> types, file.GetInts("tokenizer.ggml.token_type"));
-  if (types.size() != size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer.ggml.token_type has ", types.size(), " entries for ", size, " tokens"));
-  }
+  KV_RETURN_IF_ERROR(CheckEntries("tokenizer.ggml.token_type", types.size(), vocabulary));
   size_t added_bytes = 0;
-  for (uint32_t id = 0; id < size; ++id) {
+  for (uint32_t id = 0; id < types.size(); ++id) {
     KV_ASSIGN_OR_RETURN(vocabulary.kinds[id], KindOf(types[id], id));
     if (vocabulary.kinds[id] == TokenKind::kPlain) continue;
     if (vocabulary.tokens[id].empty()) {
@@ -90,12 +139,30 @@ absl::Status ReadKinds(const model_file::GgufFile& file, Vocabulary& vocabulary)
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenIds> ReadTokens(const model_file::GgufFile& file, Vocabulary& vocabulary) {
-  KV_ASSIGN_OR_RETURN(vocabulary.tokens, file.GetStrings("tokenizer.ggml.tokens"));
-  const size_t size = vocabulary.tokens.size();
-  if (size == 0 || size > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens has ", size, " entries"));
+// A model may have more embeddings than tokens: those ids get names that no text becomes.
+absl::Status PadTokens(const model_file::ModelFile& file, Vocabulary& vocabulary) {
+  const auto embedding = file.Find("token_embd.weight");
+  if (!embedding.ok() || (*embedding)->dims.size() != 2) return absl::OkStatus();  // a vocabulary alone
+  const uint64_t rows = (*embedding)->dims[1];
+  if (vocabulary.tokens.size() > rows || rows > kMaxTokens) {
+    return absl::InvalidArgumentError(absl::StrCat(vocabulary.tokens.size(), " tokens for ", rows,
+                                                   " embeddings; must be at most that many, and ", kMaxTokens,
+                                                   " in all"));
   }
+  for (uint64_t id = vocabulary.tokens.size(); id < rows; ++id)
+    vocabulary.tokens.push_back(absl::StrCat("[PAD", id, "]"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenIds> ReadTokens(const model_file::ModelFile& file, Vocabulary& vocabulary) {
+  KV_ASSIGN_OR_RETURN(vocabulary.tokens, file.GetStrings("tokenizer.ggml.tokens"));
+  if (vocabulary.tokens.empty() || vocabulary.tokens.size() > kMaxTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokenizer.ggml.tokens has ", vocabulary.tokens.size(), " entries, must be 1 to ", kMaxTokens));
+  }
+  vocabulary.named_tokens = vocabulary.tokens.size();
+  KV_RETURN_IF_ERROR(PadTokens(file, vocabulary));
+  const size_t size = vocabulary.tokens.size();
   TokenIds ids;
   ids.reserve(size);
   for (uint32_t id = 0; id < size; ++id) {
@@ -108,7 +175,18 @@ absl::StatusOr<TokenIds> ReadTokens(const model_file::GgufFile& file, Vocabulary
   return ids;
 }
 
-absl::Status ReadMerges(const model_file::GgufFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+absl::Status ReadScores(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+  KV_ASSIGN_OR_RETURN(std::vector<double> scores, file.GetFloats("tokenizer.ggml.scores"));
+  KV_RETURN_IF_ERROR(CheckEntries("tokenizer.ggml.scores", scores.size(), vocabulary));
+  scores.resize(vocabulary.tokens.size());
+  return MergesFromScores(ids, scores, vocabulary);
+}
+
+absl::Status ReadMerges(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+  if (vocabulary.pre_tokenizer == PreTokenizer::kSentencePiece) {
+    KV_RETURN_IF_ERROR(CheckByteTokens(ids));
+    if (!file.Has("tokenizer.ggml.merges")) return ReadScores(file, ids, vocabulary);
+  }
   KV_ASSIGN_OR_RETURN(const std::vector<std::string> merges, file.GetStrings("tokenizer.ggml.merges"));
   vocabulary.merges.reserve(merges.size());
   for (size_t i = 0; i < merges.size(); ++i) {
@@ -136,7 +214,7 @@ absl::Status ReadMerges(const model_file::GgufFile& file, const TokenIds& ids, V
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::GgufFile& file, std::string_view key,
+absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::ModelFile& file, std::string_view key,
                                                    size_t vocabulary_size) {
   if (!file.Has(key)) return std::nullopt;
   KV_ASSIGN_OR_RETURN(const uint64_t id, file.GetUint(key));
@@ -147,27 +225,27 @@ absl::StatusOr<std::optional<int32_t>> ReadTokenId(const model_file::GgufFile& f
   return static_cast<int32_t>(id);
 }
 
-absl::Status ReadSpecialIds(const model_file::GgufFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
+absl::Status ReadSpecialIds(const model_file::ModelFile& file, const TokenIds& ids, Vocabulary& vocabulary) {
   const size_t size = vocabulary.tokens.size();
   KV_ASSIGN_OR_RETURN(vocabulary.bos_id, ReadTokenId(file, "tokenizer.ggml.bos_token_id", size));
   KV_ASSIGN_OR_RETURN(vocabulary.eos_id, ReadTokenId(file, "tokenizer.ggml.eos_token_id", size));
   KV_ASSIGN_OR_RETURN(const std::optional<int32_t> eot, ReadTokenId(file, "tokenizer.ggml.eot_token_id", size));
+  KV_ASSIGN_OR_RETURN(const std::optional<int32_t> eom, ReadTokenId(file, "tokenizer.ggml.eom_token_id", size));
   const auto add_end = [&](int32_t id) {
     std::vector<int32_t>& ends = vocabulary.end_ids;
     if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   };
   if (vocabulary.eos_id.has_value()) add_end(*vocabulary.eos_id);
   if (eot.has_value()) add_end(*eot);
+  if (eom.has_value()) add_end(*eom);
   for (const std::string_view name : kEndNames) {
     const auto at = ids.find(name);
     if (at != ids.end() && vocabulary.kinds[at->second] == TokenKind::kControl) add_end(at->second);
   }
 
-  // Files of the Llama 3 family often leave the key out; their tokenizer adds BOS.
-  vocabulary.adds_bos = vocabulary.pre_tokenizer == PreTokenizer::kLlama3 && vocabulary.bos_id.has_value();
-  if (file.Has("tokenizer.ggml.add_bos_token")) {
-    KV_ASSIGN_OR_RETURN(vocabulary.adds_bos, file.GetBool("tokenizer.ggml.add_bos_token"));
-  }
+  // Files of Llama 2 and 3 often leave the key out; their tokenizers add BOS.
+  KV_ASSIGN_OR_RETURN(vocabulary.adds_bos, GetBoolOr(file, "tokenizer.ggml.add_bos_token",
+                                                     vocabulary.adds_bos && vocabulary.bos_id.has_value()));
   if (vocabulary.adds_bos && !vocabulary.bos_id.has_value()) {
     return absl::InvalidArgumentError("tokenizer.ggml.add_bos_token is true, but the file names no BOS token");
   }
@@ -188,7 +266,7 @@ std::array<int16_t, kAlphabetEnd> MakeAlphabet() {
   return bytes;
 }
 
-absl::StatusOr<Vocabulary> ReadChecked(const model_file::GgufFile& file) {
+absl::StatusOr<Vocabulary> ReadChecked(const model_file::ModelFile& file) {
   Vocabulary vocabulary;
   KV_RETURN_IF_ERROR(CheckKind(file, vocabulary));
   KV_ASSIGN_OR_RETURN(const TokenIds ids, ReadTokens(file, vocabulary));
@@ -201,15 +279,7 @@ absl::StatusOr<Vocabulary> ReadChecked(const model_file::GgufFile& file) {
   return vocabulary;
 }
 
-}  // namespace
-
-absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::GgufFile& file) {
-  absl::StatusOr<Vocabulary> vocabulary = ReadChecked(file);
-  // The file is there; what it lacks makes it unsound.
-  if (absl::IsNotFound(vocabulary.status())) return absl::InvalidArgumentError(vocabulary.status().message());
-  return vocabulary;
-}
-
+// What is not spelled in the byte alphabet stands for itself.
 std::string BytesOfPlainToken(std::string_view token) {
   static const std::array<int16_t, kAlphabetEnd> kAlphabet = MakeAlphabet();
   std::string bytes;
@@ -224,6 +294,21 @@ std::string BytesOfPlainToken(std::string_view token) {
     at += part.size;
   }
   return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<Vocabulary> ReadVocabulary(const model_file::ModelFile& file) {
+  absl::StatusOr<Vocabulary> vocabulary = ReadChecked(file);
+  // The file is there; what it lacks makes it unsound.
+  if (absl::IsNotFound(vocabulary.status())) return absl::InvalidArgumentError(vocabulary.status().message());
+  return vocabulary;
+}
+
+std::string BytesOfToken(const Vocabulary& vocabulary, size_t id) {
+  const std::string& token = vocabulary.tokens[id];
+  if (vocabulary.kinds[id] != TokenKind::kPlain) return token;
+  return vocabulary.pre_tokenizer == PreTokenizer::kSentencePiece ? BytesOfPiece(token) : BytesOfPlainToken(token);
 }
 
 }  // namespace kvrelay::text

@@ -26,7 +26,7 @@ struct RawValues {
 };
 
 void AddSharedFlags(Flags& flags, WorkerOptions& o, RawValues& raw) {
-  AddFlag(flags, "model", o.model, "GGUF model file").Required();
+  AddFlag(flags, "model", o.model, "GGUF file, or folder with config.json, tokenizer.json and safetensors").Required();
   AddFlag(flags, "listen", o.listen, "address to listen on, host:port; port 0 takes a free one");
   AddFlag(flags, "instance", o.instance, "unique name of this process (default: ROLE-HOSTNAME-PID)");
   AddFlag(flags, "port-file", o.port_file, "file to write host:port to once the worker listens");

@@ -8,7 +8,7 @@
 #include "common/base/version.h"
 #include "common/kernels/matmul.h"
 #include "common/model/model.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/observability/log.h"
 #include "common/rpc/options_metrics.h"
 #include "common/rpc/process.h"
@@ -33,11 +33,11 @@ struct LoadedModel {
 absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   KV_ASSIGN_OR_RETURN(const std::string backend, kernels::InitMatmulBackend(options.matmul, options.isa));
   observability::LogInfo("loading", {{"model", options.model}, {"backend", backend}});
-  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::GgufFile> file, model_file::GgufFile::Open(options.model));
+  KV_ASSIGN_OR_RETURN(const std::unique_ptr<model_file::ModelFile> file, model_file::ModelFile::Open(options.model));
   LoadedModel loaded;
   KV_ASSIGN_OR_RETURN(loaded.model, model::Model::Load(*file, options.matmul, options.isa));
   // As the router knows them: both ask the vocabulary.
-  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromGguf(*file));
+  KV_ASSIGN_OR_RETURN(std::unique_ptr<text::Grammars> grammars, text::Grammars::FromFile(*file));
   loaded.eos_ids.assign(grammars->ends().begin(), grammars->ends().end());
   loaded.grammars = std::make_unique<GrammarCache>(std::move(grammars));
   return loaded;

@@ -4,12 +4,12 @@
 #
 # Builds the fuzz targets of tests/fuzz in build-fuzz/ with clang 16, libFuzzer and the address and undefined-behavior
 # sanitizers (installing clang-16, libclang-rt-16-dev and llvm-16 if they are missing), and runs each for M minutes
-# (default 10), J of them at a time (default 1). Without a TARGET, all: gguf, handoff, http, request, template, vocabulary,
-# worker_calls, worker_spec. What a run learns stays in build-fuzz/corpus/TARGET for the next one. Prints executions,
+# (default 10), J of them at a time (default 1). Without a TARGET, all: folder, gguf, handoff, http, request, template,
+# vocabulary, worker_calls, worker_spec. What a run learns stays in build-fuzz/corpus/TARGET for the next one. Prints executions,
 # edges covered and findings of each; the exit code is 1 if there is a finding, with the command that replays it.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
-all=(gguf handoff http request template vocabulary worker_calls worker_spec)
+all=(folder gguf handoff http request template vocabulary worker_calls worker_spec)
 minutes=10 jobs=1 targets=()
 while [[ $# -gt 0 ]]; do
   case $1 in

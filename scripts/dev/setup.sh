@@ -34,7 +34,7 @@ model_is_sound() { [[ -f $1 ]] && echo "$MODEL_SHA256  $1" | sha256sum --check -
 fetch_model() {
   local target=$ROOT/models/$MODEL_NAME work
   if [[ $KVRELAY_MODEL != "$target" ]]; then
-    [[ -f $KVRELAY_MODEL ]] || die "KVRELAY_MODEL=$KVRELAY_MODEL: no such file"
+    [[ -e $KVRELAY_MODEL ]] || die "KVRELAY_MODEL=$KVRELAY_MODEL: no such file"
     return 0
   fi
   # Hashing takes a second; a file checked once is known by the mark beside it until it is written again.

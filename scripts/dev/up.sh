@@ -32,7 +32,7 @@ done
 ((routers >= 1)) || die "at least one router is needed"
 ((decode >= 1)) || die "at least one decode worker is needed"
 need_programs kvrelay kvrelay-prefill kvrelay-decode kvrelay-router
-[[ -f $KVRELAY_MODEL ]] || die "no model at $KVRELAY_MODEL; run ./dev setup first"
+[[ -e $KVRELAY_MODEL ]] || die "no model at $KVRELAY_MODEL; run ./dev setup first"
 [[ ! -e $RUN ]] || die "a service is up already ($RUN exists); ./dev down ends it"
 
 trap 'stop_service' EXIT

@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/engine/engine.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "common/text/tokenizer.h"
 #include "tests/bench/draft_rates.h"
 #include "tests/bench/engine_rates.h"
@@ -103,8 +103,8 @@ class Bench {
     options.kv_blocks = 16;
     KV_ASSIGN_OR_RETURN(const std::unique_ptr<engine::Engine> drafting,
                         engine::Engine::Create(&plain.model(), options, Clock::Real()));
-    KV_ASSIGN_OR_RETURN(const auto file, model_file::GgufFile::Open(options_.model));
-    KV_ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::FromGguf(*file));
+    KV_ASSIGN_OR_RETURN(const auto file, model_file::ModelFile::Open(options_.model));
+    KV_ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::FromFile(*file));
     KV_ASSIGN_OR_RETURN(const DraftRates rates, MeasureDrafting(plain, *drafting, *tokenizer));
     const auto beside = [](uint64_t right, uint64_t made) {
       return absl::StrCat("   with guesses over without; ", right, " of ", made, " right");

@@ -3,12 +3,12 @@
 #include "common/base/clock.h"
 #include "common/base/cpu_limit.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::bench {
 
 void AddModelOptions(CLI::App& app, ModelOptions& options) {
-  app.add_option("--model", options.model, "GGUF file")->required()->envname("KVRELAY_MODEL");
+  app.add_option("--model", options.model, "GGUF file or model folder")->required()->envname("KVRELAY_MODEL");
   app.add_option("--matmul", options.matmul, "native or openblas");
   app.add_option("--isa", options.isa, "auto, scalar, avx2, avx512 or avx512vnni");
   app.add_option("--kv-type", options.kv_type, "f16, f32, bf16 or int8");
@@ -16,7 +16,7 @@ void AddModelOptions(CLI::App& app, ModelOptions& options) {
 }
 
 absl::StatusOr<LoadedModel> LoadModel(const ModelOptions& options) {
-  KV_ASSIGN_OR_RETURN(const auto file, model_file::GgufFile::Open(options.model));
+  KV_ASSIGN_OR_RETURN(const auto file, model_file::ModelFile::Open(options.model));
   KV_ASSIGN_OR_RETURN(const auto isa, kernels::ParseIsa(options.isa));
   KV_ASSIGN_OR_RETURN(const auto backend, kernels::ParseMatmulBackend(options.matmul));
   LoadedModel loaded;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/model/test_model.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
@@ -15,12 +15,15 @@ namespace kvrelay::testing {
 namespace {
 
 // Heads that every KV type can hold, and room for the batch-mates.
-std::unique_ptr<model::Model> LoadTiny(model_file::TensorType weights, kernels::Isa isa) {
+std::unique_ptr<model::Model> LoadTiny(model_file::TensorType weights, const std::string& architecture,
+                                       kernels::Isa isa) {
   TinyModelOptions options = TinyModelOf(weights);
   options.head_dim = std::max(options.head_dim, kernels::kKvScaleDims);
   options.context_length = 4096;
+  options.architecture = architecture;
+  if (architecture == "smollm3") options.layers = 4;  // the fourth is the unrotated one
   const MemoryFile memory(TinyModelBytes(options));
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   KV_CHECK(file.ok(), "a tiny model can be read");
   auto model = model::Model::Load(**file, kernels::MatmulBackend::kNative, isa);
   KV_CHECK(model.ok(), "a tiny model can be loaded");
@@ -29,25 +32,28 @@ std::unique_ptr<model::Model> LoadTiny(model_file::TensorType weights, kernels::
 
 }  // namespace
 
-const model::Model& BitsChecker::ModelFor(kernels::Isa isa, Weights weights) {
+const model::Model& BitsChecker::ModelFor(kernels::Isa isa, const Weights& weights) {
   auto& model = models_[{isa, weights}];
   if (model == nullptr)
-    model = weights ? LoadTiny(*weights, isa) : LoadTestModel(kernels::MatmulBackend::kNative, isa, layers_);
+    model = weights.first ? LoadTiny(*weights.first, weights.second, isa)
+                          : LoadTestModel(kernels::MatmulBackend::kNative, isa, layers_);
   return *model;
 }
 
 absl::StatusOr<BitsResult> BitsChecker::Run(const BitsCase& c, int count) {
-  const model::Model& model = ModelFor(c.isa, c.weights);
+  const model::Model& model = ModelFor(c.isa, {c.weights, c.architecture});
   if (model.kernel_id() != kernels::IsaName(c.isa) || model.kernels().isa != c.isa)
     return absl::InternalError("ran on kernels " + model.kernel_id());
   return RunCase(model, c, MakePrompt(prompt_length_, model.config().vocabulary, 1), count);
 }
 
 absl::StatusOr<BitsResult> BitsChecker::Reference(const BitsCase& c, int count) {
-  const auto [it, is_new] = references_.try_emplace({c.kv_type, c.weights, count});
+  const auto [it, is_new] = references_.try_emplace({c.kv_type, Weights{c.weights, c.architecture}, count});
   if (is_new) {
-    KV_ASSIGN_OR_RETURN(it->second,
-                        Run({.isa = kernels::BestIsa(), .kv_type = c.kv_type, .weights = c.weights}, count));
+    KV_ASSIGN_OR_RETURN(
+        it->second,
+        Run({.isa = kernels::BestIsa(), .kv_type = c.kv_type, .weights = c.weights, .architecture = c.architecture},
+            count));
   }
   return it->second;
 }

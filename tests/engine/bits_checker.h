@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "tests/engine/same_bits.h"
 
@@ -24,9 +25,9 @@ class BitsChecker {
   absl::StatusOr<BitsResult> Reference(const BitsCase& c, int count);
 
  private:
-  using Weights = std::optional<model_file::TensorType>;
+  using Weights = std::pair<std::optional<model_file::TensorType>, std::string>;  // and the architecture
 
-  const model::Model& ModelFor(kernels::Isa isa, Weights weights);
+  const model::Model& ModelFor(kernels::Isa isa, const Weights& weights);
   absl::StatusOr<BitsResult> Run(const BitsCase& c, int count);
 
   const int prompt_length_, layers_;

@@ -13,7 +13,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/kernels/isa.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/sampling/parity_grammar.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 const model::Model& TinyModel() {
   static const model::Model* const model = [] {
     const testing::MemoryFile memory(testing::TinyModelBytes({}));
-    auto file = model_file::GgufFile::Open(memory.path());
+    auto file = model_file::ModelFile::Open(memory.path());
     return model::Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa())->release();
   }();
   return *model;

@@ -175,10 +175,10 @@ absl::StatusOr<BitsResult> RunSplit(Engine* prefill, Engine* decode, absl::Span<
 
 std::string NameOf(const BitsCase& c) {
   static constexpr const char* kWays[] = {"local", "split", "nocache"};
-  return absl::StrCat(c.weights ? absl::StrCat(std::string(model_file::TensorTypeName(*c.weights)), "_") : "",
-                      kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch,
-                      c.warm ? "_warm_" : "_", std::string(kernels::IsaName(c.isa)), "_",
-                      std::string(kv::KvTypeName(c.kv_type)));
+  return absl::StrCat(
+      c.weights ? absl::StrCat(c.architecture, "_", std::string(model_file::TensorTypeName(*c.weights)), "_") : "",
+      kWays[static_cast<int>(c.way)], "_chunk", c.chunk, "_threads", c.threads, "_batch", c.batch,
+      c.warm ? "_warm_" : "_", std::string(kernels::IsaName(c.isa)), "_", std::string(kv::KvTypeName(c.kv_type)));
 }
 
 std::vector<int32_t> MakePrompt(int length, int vocabulary, uint64_t seed) {

@@ -29,6 +29,7 @@ struct BitsCase {
   kv::KvType kv_type = kv::KvType::kF16;
   bool warm = false;  // each engine holds the KV of the first kWarmTokens of the prompt
   std::optional<model_file::TensorType> weights = {};  // of a tiny model; none: the default model
+  std::string architecture = "llama";                  // of the tiny model
 };
 std::string NameOf(const BitsCase& c);
 

@@ -74,6 +74,27 @@ TEST(SameBits, PairsWithEveryTypeOfWeights) {
     EXPECT_EQ(tiny.Problem(c, 2), "") << NameOf(c);
 }
 
+// What other families compute otherwise than Llama: biases, norms of heads, layers without positions. Their heads are
+// wider than width / heads, so a handoff's bytes are not those of the width.
+TEST(SameBits, OtherFamilies) {
+  BitsChecker tiny(/*prompt_length=*/80, 0);
+  const auto weights = model_file::TensorType::kQ8_0;
+  for (const char* architecture : {"qwen2", "qwen3", "smollm3"})
+    for (const Isa isa : SupportedIsas())
+      for (const BitsCase& c : {
+               BitsCase{.way = Way::kSplit, .chunk = 7, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kF16},
+               BitsCase{
+                   .way = Way::kNoCache, .chunk = 64, .threads = 1, .batch = 1, .isa = isa, .kv_type = KvType::kF32},
+               BitsCase{
+                   .way = Way::kLocal, .chunk = 64, .threads = 2, .batch = 4, .isa = isa, .kv_type = KvType::kInt8},
+           }) {
+        BitsCase of_family = c;
+        of_family.weights = weights;
+        of_family.architecture = architecture;
+        EXPECT_EQ(tiny.Problem(of_family, 2), "") << NameOf(of_family);
+      }
+}
+
 // The comparison itself can fail: KV types are families of their own.
 TEST(SameBits, DifferentNumericsDiffer) {
   for (const KvType a : kv::kAllKvTypes)

@@ -8,13 +8,13 @@
 
 #include "common/base/check.h"
 #include "common/model/model.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/testing/memory_file.h"
 
 namespace kvrelay::fuzz {
 namespace {
 
-using model_file::GgufFile;
+using model_file::ModelFile;
 
 void CheckFault(const absl::Status& status) {
   KV_CHECK(absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) || absl::IsNotFound(status),
@@ -22,7 +22,7 @@ void CheckFault(const absl::Status& status) {
   KV_CHECK(status.message().size() < 2000, "a file does not choose the size of our messages");
 }
 
-void ReadMetadata(const GgufFile& file) {
+void ReadMetadata(const ModelFile& file) {
   for (const char* key :
        {"general.alignment", "general.architecture", "tokenizer.ggml.tokens", "tokenizer.ggml.scores"}) {
     (void)file.GetUint(key);
@@ -33,7 +33,7 @@ void ReadMetadata(const GgufFile& file) {
   }
 }
 
-void ReadTensors(const GgufFile& file) {
+void ReadTensors(const ModelFile& file) {
   for (const model_file::TensorInfo& tensor : file.tensors()) {
     std::array<std::byte, 64> bytes;
     const size_t part = std::min<uint64_t>(tensor.bytes, bytes.size());
@@ -43,7 +43,7 @@ void ReadTensors(const GgufFile& file) {
   }
 }
 
-void LoadModel(const GgufFile& file) {
+void LoadModel(const ModelFile& file) {
   const auto config = model::ReadModelConfig(file);
   if (!config.ok()) return CheckFault(config.status());
   KV_CHECK(config->heads % config->kv_heads == 0 && config->rope_dims <= config->head_dim, "shapes agree");
@@ -54,7 +54,7 @@ void LoadModel(const GgufFile& file) {
 
 void Run(std::string_view bytes) {
   const testing::MemoryFile memory(bytes);
-  const auto file = GgufFile::Open(memory.path());
+  const auto file = ModelFile::Open(memory.path());
   if (!file.ok()) return CheckFault(file.status());
   ReadMetadata(**file);
   ReadTensors(**file);

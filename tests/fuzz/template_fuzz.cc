@@ -26,9 +26,9 @@ absl::StatusOr<std::unique_ptr<text::Tokenizer>> WithTemplate(const std::string&
   testing::GgufWriter writer = small;
   writer.AddString("tokenizer.chat_template", chat_template);
   const testing::MemoryFile memory(writer.Bytes());
-  const auto file = model_file::GgufFile::Open(memory.path());
+  const auto file = model_file::ModelFile::Open(memory.path());
   KV_CHECK(file.ok(), "any text may be a value");
-  return text::Tokenizer::FromGguf(**file);
+  return text::Tokenizer::FromFile(**file);
 }
 
 std::vector<text::ChatMessage> MessagesOf(std::string_view text) {

@@ -103,9 +103,9 @@ void CheckText(const text::Tokenizer& tokenizer, const std::string& text) {
 void Run(std::string_view text) {
   const Lines lines = Parse(text);
   const testing::MemoryFile memory(lines.writer.Bytes());
-  const auto file = model_file::GgufFile::Open(memory.path());
+  const auto file = model_file::ModelFile::Open(memory.path());
   if (!file.ok()) return;
-  const auto tokenizer = text::Tokenizer::FromGguf(**file);
+  const auto tokenizer = text::Tokenizer::FromFile(**file);
   if (!tokenizer.ok()) {
     KV_CHECK(absl::IsInvalidArgument(tokenizer.status()) || absl::IsUnimplemented(tokenizer.status()),
              "a bad vocabulary is the file's fault");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -86,6 +87,28 @@ OptionGolden DescribeCase(const nlohmann::json& json, std::vector<float> logits)
   return golden;
 }
 
+absl::StatusOr<FamilyGolden> ReadFamily(const std::filesystem::path& folder) {
+  FamilyGolden golden;
+  golden.name = folder.filename().string();
+  golden.gguf = (folder / "model.gguf").string();
+  golden.folder = (folder / "hf").string();
+  std::ifstream file(folder / "goldens.json");
+  try {
+    const nlohmann::json json = nlohmann::json::parse(file);
+    golden.ids = json.at("ids").get<std::vector<int32_t>>();
+    golden.top = json.at("top").get<std::vector<int32_t>>();
+    golden.positions = json.at("positions").get<std::vector<int>>();
+    golden.logits = json.at("logits").get<std::vector<std::vector<float>>>();
+    for (const nlohmann::json& entry : json.at("texts"))
+      golden.texts.emplace_back(entry.at("text").get<std::string>(), entry.at("ids").get<std::vector<int32_t>>());
+  } catch (const nlohmann::json::exception& error) {
+    return absl::DataLossError(absl::StrCat(golden.name, "/goldens.json: ", error.what()));
+  }
+  if (golden.positions.size() != golden.logits.size() || golden.top.size() != golden.ids.size())
+    return absl::DataLossError(absl::StrCat(golden.name, "/goldens.json: lists of unequal length"));
+  return golden;
+}
+
 }  // namespace
 
 std::vector<int32_t> GoldenPrompt::Sequence() const {
@@ -126,6 +149,22 @@ absl::StatusOr<std::vector<OptionGolden>> LoadOptionGoldens() {
   } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat("option_goldens.json: ", error.what()));
   }
+  return goldens;
+}
+
+absl::StatusOr<std::vector<FamilyGolden>> LoadFamilyGoldens() {
+  const char* build = std::getenv("KVRELAY_BINARY_DIR");
+  const std::filesystem::path root = std::filesystem::path(build == nullptr ? "build" : build) / "family_models";
+  std::vector<FamilyGolden> goldens;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
+    if (!entry.is_directory()) continue;
+    KV_ASSIGN_OR_RETURN(FamilyGolden golden, ReadFamily(entry.path()));
+    goldens.push_back(std::move(golden));
+  }
+  if (goldens.empty())
+    return absl::NotFoundError(absl::StrCat("no models in ", root.string(), "; the test family_models unpacks them"));
+  std::sort(goldens.begin(), goldens.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return goldens;
 }
 

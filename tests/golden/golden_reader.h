@@ -68,9 +68,22 @@ struct OptionGolden {
   std::vector<int32_t> kept, likely;  // what temperature, top_k, top_p and min_p leave; empty if it is much
 };
 
+// A tiny model of one family (make_family_goldens.py).
+struct FamilyGolden {
+  std::string name;                                                 // "qwen3"
+  std::string gguf, folder;                                         // paths
+  std::vector<int32_t> ids;                                         // a sequence
+  std::vector<int32_t> top;                                         // [ids]: the best id after each
+  std::vector<int> positions;                                       // whose logits follow
+  std::vector<std::vector<float>> logits;                           // [positions][vocabulary]
+  std::vector<std::pair<std::string, std::vector<int32_t>>> texts;  // text and its ids
+};
+
 // From tests/golden/data below KVRELAY_SOURCE_DIR (the current folder if it is not set). NOT_FOUND or DATA_LOSS, saying
 // what is wrong with which file.
 absl::StatusOr<ModelGoldens> LoadModelGoldens();
 absl::StatusOr<std::vector<OptionGolden>> LoadOptionGoldens();
+// From family_models below KVRELAY_BINARY_DIR, where the test family_models unpacks them; ascending by name.
+absl::StatusOr<std::vector<FamilyGolden>> LoadFamilyGoldens();
 
 }  // namespace kvrelay::testing

@@ -53,7 +53,7 @@ class Runner {
   Runner(MatmulBackend backend, KvType kv_type) : threads_(kThreads) {
     const char* path = std::getenv("KVRELAY_MODEL");
     Require(path != nullptr, "KVRELAY_MODEL must name SmolLM2-135M-Instruct.Q4_1.gguf");
-    auto file = model_file::GgufFile::Open(path);
+    auto file = model_file::ModelFile::Open(path);
     Require(file.ok(), file.status().ToString());
     const auto prepared = kernels::InitMatmulBackend(backend, kernels::BestIsa());
     Require(prepared.ok(), prepared.status().ToString());

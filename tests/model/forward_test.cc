@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "common/kernels/isa.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/testing/encode_weights.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
@@ -20,7 +20,7 @@ using testing::TinyModelOptions;
 std::unique_ptr<Model> LoadTiny(const TinyModelOptions& options,
                                 kernels::MatmulBackend backend = kernels::MatmulBackend::kNative) {
   const testing::MemoryFile memory(testing::TinyModelBytes(options));
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   EXPECT_TRUE(file.ok()) << file.status();
   auto model = Model::Load(**file, backend, kernels::BestIsa());
   EXPECT_TRUE(model.ok()) << model.status();
@@ -163,7 +163,7 @@ TEST(Forward, NonFiniteKeysAreReportedWithLayerAndPosition) {
   writer.AddTensor("blk.1.attn_norm.weight", model_file::TensorType::kF32, {64},
                    std::string(reinterpret_cast<const char*>(norm.data()), norm.size() * 4));
   const testing::MemoryFile memory(writer.Bytes());
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   ASSERT_TRUE(file.ok()) << file.status();
   auto model = Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa());
   ASSERT_TRUE(model.ok()) << model.status();

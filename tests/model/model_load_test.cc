@@ -14,7 +14,7 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Model>> Load(const testing::GgufWriter& writer) {
   const testing::MemoryFile memory(writer.Bytes());
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   if (!file.ok()) return file.status();
   return Model::Load(**file, kernels::MatmulBackend::kNative, kernels::BestIsa());
 }
@@ -81,13 +81,58 @@ TEST(ModelLoad, RefusesWhatItCannotRun) {
   ExpectRefused(writer, StatusCode::kInvalidArgument, "llama.context_length");
 }
 
+// An option or tensor that is not known might change what the model computes, so it is refused by name.
+TEST(ModelLoad, RefusesWhatItDoesNotKnow) {
+  using absl::StatusCode;
+  const auto refused = [](const auto& change, StatusCode code, const std::string& named) {
+    testing::GgufWriter writer = testing::TinyModel({});
+    change(writer);
+    ExpectRefused(writer, code, named);
+  };
+  refused([](auto& w) { w.AddFloat32("llama.attn_logit_softcapping", 50); }, StatusCode::kUnimplemented,
+          "llama.attn_logit_softcapping");
+  refused([](auto& w) { w.AddUint32("llama.expert_count", 8); }, StatusCode::kUnimplemented, "llama.expert_count");
+  refused([](auto& w) { w.AddBool("llama.attention.causal", false); }, StatusCode::kUnimplemented,
+          "llama.attention.causal");
+  refused([](auto& w) { w.AddString("llama.rope.scaling.type", "longrope"); }, StatusCode::kUnimplemented, "longrope");
+  refused([](auto& w) { w.AddFloat32("llama.rope.scaling.factor", 0.5f); }, StatusCode::kInvalidArgument,
+          "llama.rope.scaling.factor");
+  refused([](auto& w) { w.AddUint32("llama.attention.value_length", 32); }, StatusCode::kInvalidArgument,
+          "llama.attention.value_length");
+  const auto add_vector = [](const std::string& name, std::vector<float> values) {
+    return [=](auto& w) {
+      w.AddTensor(name, model_file::TensorType::kF32, {values.size()},
+                  std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+    };
+  };
+  refused(add_vector("blk.0.attn_output.bias", std::vector<float>(64, 1)), StatusCode::kUnimplemented,
+          "blk.0.attn_output.bias");
+  refused(add_vector("blk.0.attn_q_norm.weight", std::vector<float>(16, 1)), StatusCode::kUnimplemented,
+          "blk.0.attn_q_norm.weight");
+  refused(add_vector("rope_freqs.weight", std::vector<float>(8, 0)), StatusCode::kInvalidArgument, "rope_freqs.weight");
+  refused(add_vector("rope_freqs.weight", std::vector<float>(7, 1)), StatusCode::kInvalidArgument, "rope_freqs.weight");
+
+  testing::GgufWriter writer = testing::TinyModel({.architecture = "qwen2"});
+  writer.DropTensor("blk.1.attn_k.bias");
+  ExpectRefused(writer, StatusCode::kNotFound, "blk.1.attn_k.bias");
+}
+
+// Inside the window that a model attends to, windowed attention is full attention; beyond it nothing is served.
+TEST(ModelLoad, AnAttentionWindowBoundsTheContext) {
+  testing::GgufWriter writer = testing::TinyModel({});
+  writer.AddUint32("llama.attention.sliding_window", 100);
+  const auto model = Load(writer);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config().context_length, 100);
+}
+
 // The second backend computes the same function within a tolerance that follows from 8-bit activations.
 TEST(ModelLoad, BackendsAgree) {
   for (auto type : {model_file::TensorType::kF32, model_file::TensorType::kQ8_0}) {
     std::vector<std::vector<float>> results;
     for (auto backend : {kernels::MatmulBackend::kNative, kernels::MatmulBackend::kOpenBlas}) {
       const testing::MemoryFile memory(testing::TinyModelBytes({.weight_type = type, .tied_head = false}));
-      auto file = model_file::GgufFile::Open(memory.path());
+      auto file = model_file::ModelFile::Open(memory.path());
       ASSERT_TRUE(file.ok()) << file.status();
       auto model = Model::Load(**file, backend, kernels::BestIsa());
       ASSERT_TRUE(model.ok()) << model.status();

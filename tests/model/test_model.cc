@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::testing {
 namespace {
@@ -23,7 +23,7 @@ std::string TestModelPath() {
 }
 
 std::unique_ptr<model::Model> LoadTestModel(kernels::MatmulBackend backend, kernels::Isa isa, int layers) {
-  auto file = model_file::GgufFile::Open(TestModelPath());
+  auto file = model_file::ModelFile::Open(TestModelPath());
   if (!file.ok()) Die(file.status().ToString());
   auto model = model::Model::Load(**file, backend, isa, layers);
   if (!model.ok()) Die(model.status().ToString());

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/testing/gguf_writer.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
@@ -25,7 +25,7 @@ constexpr uint32_t kStringType = static_cast<uint32_t>(ValueType::kString);
 
 absl::Status OpenBytes(const std::string& bytes) {
   const MemoryFile memory(bytes);
-  return GgufFile::Open(memory.path()).status();
+  return ModelFile::Open(memory.path()).status();
 }
 
 // The file is refused with this code and words.
@@ -298,7 +298,7 @@ TEST(GgufHostile, CutAnywhere) {
 }
 
 // A file that opens must also be readable everywhere it says.
-void UseEverything(const GgufFile& file) {
+void UseEverything(const ModelFile& file) {
   for (const TensorInfo& tensor : file.tensors()) {
     std::byte last;
     ASSERT_GE(tensor.bytes, 1u);
@@ -314,7 +314,7 @@ void FlipBits(const std::string& bytes, size_t head_bytes, int rounds, uint64_t 
     const int flips = 1 + random() % 4;
     for (int i = 0; i < flips; ++i) damaged[random() % head_bytes] ^= static_cast<char>(1 << random() % 8);
     memory.Rewrite(damaged);
-    const auto file = GgufFile::Open(memory.path());
+    const auto file = ModelFile::Open(memory.path());
     if (file.ok()) {
       UseEverything(**file);
       continue;
@@ -343,7 +343,7 @@ TEST(GgufHostile, OverwrittenNumbers) {
       std::string damaged = bytes;
       damaged.replace(place, 8, Number(value));
       memory.Rewrite(damaged);
-      const auto file = GgufFile::Open(memory.path());
+      const auto file = ModelFile::Open(memory.path());
       if (file.ok()) UseEverything(**file);
     }
   }

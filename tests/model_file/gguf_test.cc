@@ -1,4 +1,4 @@
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ using kvrelay::testing::MemoryFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::unique_ptr<GgufFile> OpenWriter(const GgufWriter& writer) {
+std::unique_ptr<ModelFile> OpenWriter(const GgufWriter& writer) {
   const MemoryFile memory(writer.Bytes());
-  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(memory.path());
+  absl::StatusOr<std::unique_ptr<ModelFile>> file = ModelFile::Open(memory.path());
   EXPECT_TRUE(file.ok()) << file.status();
   return file.ok() ? *std::move(file) : nullptr;
 }
@@ -59,7 +59,7 @@ TEST(Gguf, MetadataOfEveryType) {
   for (const uint32_t version : {2u, 3u}) {
     GgufWriter writer = AllValueTypes();
     writer.lies().version = version;
-    const std::unique_ptr<GgufFile> file = OpenWriter(writer);
+    const std::unique_ptr<ModelFile> file = OpenWriter(writer);
     ASSERT_NE(file, nullptr);
     EXPECT_EQ(*file->GetUint("u8"), 200u);
     EXPECT_EQ(*file->GetUint("u16"), 60000u);
@@ -85,7 +85,7 @@ TEST(Gguf, MetadataOfEveryType) {
 }
 
 TEST(Gguf, WrongTypesAndAbsentKeys) {
-  const std::unique_ptr<GgufFile> file = OpenWriter(AllValueTypes());
+  const std::unique_ptr<ModelFile> file = OpenWriter(AllValueTypes());
   ASSERT_NE(file, nullptr);
   EXPECT_EQ(file->GetUint("absent").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(file->GetUint("absent").status().message()), HasSubstr("'absent'"));
@@ -107,7 +107,7 @@ TEST(Gguf, Tensors) {
     writer.AddTensor("a", TensorType::kF32, {3}, std::string("abcdefghijkl"));
     writer.AddTensor("b", TensorType::kQ8_0, {32, 2}, std::string(67, 'x') + "y");
     writer.AddTensor("c", TensorType::kF16, {1, 2, 3, 4}, std::string(48, 'z'));
-    const std::unique_ptr<GgufFile> file = OpenWriter(writer);
+    const std::unique_ptr<ModelFile> file = OpenWriter(writer);
     ASSERT_NE(file, nullptr);
     ASSERT_EQ(file->tensors().size(), 3u);
     EXPECT_EQ(file->size_bytes(), writer.Bytes().size());
@@ -134,7 +134,7 @@ TEST(Gguf, TensorsOutOfOrderWithGaps) {
   GgufWriter writer;
   writer.AddTensor("late", TensorType::kF32, {8}, std::string(32, '1'), {.offset = 96});
   writer.AddTensor("early", TensorType::kF32, {8}, std::string(128, '2'), {.offset = 0});
-  const std::unique_ptr<GgufFile> file = OpenWriter(writer);
+  const std::unique_ptr<ModelFile> file = OpenWriter(writer);
   ASSERT_NE(file, nullptr);
   EXPECT_GT((*file->Find("late"))->offset, (*file->Find("early"))->offset);
 }
@@ -142,7 +142,7 @@ TEST(Gguf, TensorsOutOfOrderWithGaps) {
 TEST(GgufDeathTest, ReadOutsideATensorIsOurMistake) {
   GgufWriter writer;
   writer.AddTensor("a", TensorType::kF32, {3}, std::string(12, 'a'));
-  const std::unique_ptr<GgufFile> file = OpenWriter(writer);
+  const std::unique_ptr<ModelFile> file = OpenWriter(writer);
   std::byte bytes[8];
   const TensorInfo& tensor = file->tensors()[0];
   EXPECT_DEATH((void)file->Read(tensor, 8, absl::MakeSpan(bytes)), "inside a tensor");
@@ -152,14 +152,14 @@ TEST(GgufDeathTest, ReadOutsideATensorIsOurMistake) {
 }
 
 TEST(Gguf, Fingerprint) {
-  const std::unique_ptr<GgufFile> empty = OpenWriter(GgufWriter());
+  const std::unique_ptr<ModelFile> empty = OpenWriter(GgufWriter());
   ASSERT_NE(empty, nullptr);
   // sha256sum of "GGUF\3\0\0\0" and 24 zero bytes (two counts, padding).
   EXPECT_EQ(*empty->Fingerprint(), "a3718c7940c34ff91a906d0758debb656aed43d1aa8b23b99f67cb106cdbc881");
   // Several steps of the hash, the last one not full.
   GgufWriter writer;
   writer.AddTensor("a", TensorType::kF32, {700000}, std::string(2800000, 'a'));
-  const std::unique_ptr<GgufFile> large = OpenWriter(writer);
+  const std::unique_ptr<ModelFile> large = OpenWriter(writer);
   ASSERT_NE(large, nullptr);
   EXPECT_EQ(*large->Fingerprint(), "e67f4de5b04e335c0f5484a8b431cb0fa04c57fd31dc10be40718caf1b941de7");
 }
@@ -168,7 +168,7 @@ TEST(Gguf, FileCutAfterOpen) {
   GgufWriter writer;
   writer.AddTensor("a", TensorType::kF32, {1024}, std::string(4096, 'a'));
   MemoryFile memory(writer.Bytes());
-  auto file = GgufFile::Open(memory.path());
+  auto file = ModelFile::Open(memory.path());
   ASSERT_TRUE(file.ok()) << file.status();
   memory.Rewrite(writer.Head());
   std::byte bytes[16];
@@ -178,18 +178,17 @@ TEST(Gguf, FileCutAfterOpen) {
 }
 
 TEST(Gguf, NoSuchFile) {
-  const auto file = GgufFile::Open("/nonexistent/model.gguf");
+  const auto file = ModelFile::Open("/nonexistent/model.gguf");
   EXPECT_EQ(file.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(file.status().message()), HasSubstr("/nonexistent/model.gguf"));
-  EXPECT_EQ(GgufFile::Open("").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ModelFile::Open("").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(Gguf, NotARegularFile) {
-  EXPECT_EQ(GgufFile::Open("/").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(GgufFile::Open("/dev/zero").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ModelFile::Open("/dev/zero").status().code(), absl::StatusCode::kInvalidArgument);
   const std::string pipe = ::testing::TempDir() + "/kvrelay_pipe_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(GgufFile::Open(pipe).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ModelFile::Open(pipe).status().code(), absl::StatusCode::kInvalidArgument);
   unlink(pipe.c_str());
 }
 

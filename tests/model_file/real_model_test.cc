@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
 namespace kvrelay::model_file {
 namespace {
@@ -19,11 +19,11 @@ class RealModel : public ::testing::Test {
   void SetUp() override {
     const char* path = std::getenv("KVRELAY_MODEL");
     ASSERT_NE(path, nullptr) << "KVRELAY_MODEL must name SmolLM2-135M-Instruct.Q4_1.gguf";
-    auto file = GgufFile::Open(path);
+    auto file = ModelFile::Open(path);
     ASSERT_TRUE(file.ok()) << file.status();
     file_ = *std::move(file);
   }
-  std::unique_ptr<GgufFile> file_;
+  std::unique_ptr<ModelFile> file_;
 };
 
 TEST_F(RealModel, Metadata) {

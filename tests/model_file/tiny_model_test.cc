@@ -7,20 +7,20 @@
 #include <set>
 #include <string>
 
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/testing/encode_weights.h"
 #include "tests/testing/memory_file.h"
 
 namespace kvrelay::testing {
 namespace {
 
-using model_file::GgufFile;
+using model_file::ModelFile;
 using model_file::TensorType;
 using ::testing::ElementsAre;
 
-std::unique_ptr<GgufFile> Open(const TinyModelOptions& options) {
+std::unique_ptr<ModelFile> Open(const TinyModelOptions& options) {
   const MemoryFile memory(TinyModelBytes(options));
-  auto file = GgufFile::Open(memory.path());
+  auto file = ModelFile::Open(memory.path());
   EXPECT_TRUE(file.ok()) << file.status();
   return file.ok() ? *std::move(file) : nullptr;
 }
@@ -34,7 +34,7 @@ TEST(TinyModel, EveryWeightType) {
   for (const TensorType type : kvrelay::testing::kAllTypes) {
     const TinyModelOptions options = kvrelay::testing::TinyModelOf(type);
     const uint64_t width = options.width, ffn_width = options.ffn_width;
-    const std::unique_ptr<GgufFile> file = Open(options);
+    const std::unique_ptr<ModelFile> file = Open(options);
     ASSERT_NE(file, nullptr);
     EXPECT_EQ(file->tensors().size(), 2u + 2 * 9);
     EXPECT_EQ((*file->Find("blk.1.attn_k.weight"))->type, type);
@@ -46,7 +46,7 @@ TEST(TinyModel, EveryWeightType) {
 }
 
 TEST(TinyModel, UntiedHeadAndOddHeads) {
-  const std::unique_ptr<GgufFile> file = Open({.layers = 1, .head_dim = 32, .tied_head = false});
+  const std::unique_ptr<ModelFile> file = Open({.layers = 1, .head_dim = 32, .tied_head = false});
   ASSERT_NE(file, nullptr);
   EXPECT_TRUE(file->Find("output.weight").ok());
   EXPECT_EQ(*file->GetUint("llama.attention.key_length"), 32u);
@@ -72,9 +72,9 @@ TEST(TinyModel, VocabularyIsConsistent) {
 TEST(TinyModel, KeysOfTheRealFile) {
   const char* path = std::getenv("KVRELAY_MODEL");
   ASSERT_NE(path, nullptr) << "KVRELAY_MODEL must name SmolLM2-135M-Instruct.Q4_1.gguf";
-  const auto real = GgufFile::Open(path);
+  const auto real = ModelFile::Open(path);
   ASSERT_TRUE(real.ok()) << real.status();
-  const std::unique_ptr<GgufFile> tiny = Open({});
+  const std::unique_ptr<ModelFile> tiny = Open({});
   for (const char* key : {"general.architecture",
                           "general.name",
                           "llama.block_count",

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/model/model.h"
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 #include "tests/testing/memory_file.h"
 #include "tests/testing/tiny_model.h"
 #include "tests/worker/test_client.h"
@@ -24,7 +24,7 @@ class RealEngineTest : public ::testing::TestWithParam<kv::KvType> {
  protected:
   RealEngineTest() {
     kvrelay::testing::MemoryFile file(kvrelay::testing::TinyModelBytes({.layers = 3, .head_dim = 32}));
-    const auto gguf = model_file::GgufFile::Open(file.path());
+    const auto gguf = model_file::ModelFile::Open(file.path());
     EXPECT_TRUE(gguf.ok()) << gguf.status();
     auto model = model::Model::Load(**gguf, kernels::MatmulBackend::kNative, kernels::BestIsa());
     EXPECT_TRUE(model.ok()) << model.status();

@@ -75,10 +75,24 @@ void AddMatrix(GgufWriter& writer, std::mt19937_64& random, const std::string& n
   writer.AddTensor(name, type, {uint64_t(inputs), uint64_t(outputs)}, EncodeWeights(type, values));
 }
 
-void AddNorm(GgufWriter& writer, std::mt19937_64& random, const std::string& name, int width) {
-  std::vector<float> values = RandomValues(random, width, 0.1);
-  for (float& value : values) value += 1;
-  writer.AddTensor(name, TensorType::kF32, {uint64_t(width)}, EncodeWeights(TensorType::kF32, values));
+void AddVector(GgufWriter& writer, std::mt19937_64& random, const std::string& name, int size, double mean) {
+  std::vector<float> values = RandomValues(random, size, 0.1);
+  for (float& value : values) value += static_cast<float>(mean);
+  writer.AddTensor(name, TensorType::kF32, {uint64_t(size)}, EncodeWeights(TensorType::kF32, values));
+}
+
+// What the family has beside the tensors of Llama.
+void AddOwnTensors(GgufWriter& writer, std::mt19937_64& random, const TinyModelOptions& options,
+                   const std::string& prefix) {
+  if (options.architecture == "qwen2") {
+    AddVector(writer, random, prefix + "attn_q.bias", options.heads * options.head_dim, 0);
+    AddVector(writer, random, prefix + "attn_k.bias", options.kv_heads * options.head_dim, 0);
+    AddVector(writer, random, prefix + "attn_v.bias", options.kv_heads * options.head_dim, 0);
+  }
+  if (options.architecture == "qwen3") {
+    AddVector(writer, random, prefix + "attn_q_norm.weight", options.head_dim, 1);
+    AddVector(writer, random, prefix + "attn_k_norm.weight", options.head_dim, 1);
+  }
 }
 
 void AddLayer(GgufWriter& writer, std::mt19937_64& random, const TinyModelOptions& options, int layer) {
@@ -86,35 +100,37 @@ void AddLayer(GgufWriter& writer, std::mt19937_64& random, const TinyModelOption
   const TensorType type = options.weight_type;
   const int q_width = options.heads * options.head_dim;
   const int kv_width = options.kv_heads * options.head_dim;
-  AddNorm(writer, random, prefix + "attn_norm.weight", options.width);
+  AddVector(writer, random, prefix + "attn_norm.weight", options.width, 1);
   AddMatrix(writer, random, prefix + "ffn_down.weight", type, options.width, options.ffn_width, 2);
   AddMatrix(writer, random, prefix + "ffn_gate.weight", type, options.ffn_width, options.width, 1);
   AddMatrix(writer, random, prefix + "ffn_up.weight", type, options.ffn_width, options.width, 1);
-  AddNorm(writer, random, prefix + "ffn_norm.weight", options.width);
+  AddVector(writer, random, prefix + "ffn_norm.weight", options.width, 1);
   AddMatrix(writer, random, prefix + "attn_k.weight", type, kv_width, options.width, 1.5);
   AddMatrix(writer, random, prefix + "attn_output.weight", type, options.width, q_width, 2);
   AddMatrix(writer, random, prefix + "attn_q.weight", type, q_width, options.width, 1.5);
   AddMatrix(writer, random, prefix + "attn_v.weight", type, kv_width, options.width, 1);
+  AddOwnTensors(writer, random, options, prefix);
 }
 
 void AddShape(GgufWriter& writer, const TinyModelOptions& options) {
-  writer.AddString("general.architecture", "llama");
+  const std::string prefix = options.architecture + ".";
+  writer.AddString("general.architecture", options.architecture);
   writer.AddString("general.type", "model");
   writer.AddString("general.name", "Tiny test model");
-  writer.AddUint32("llama.block_count", options.layers);
-  writer.AddUint32("llama.context_length", options.context_length);
-  writer.AddUint32("llama.embedding_length", options.width);
-  writer.AddUint32("llama.feed_forward_length", options.ffn_width);
-  writer.AddUint32("llama.attention.head_count", options.heads);
-  writer.AddUint32("llama.attention.head_count_kv", options.kv_heads);
+  writer.AddUint32(prefix + "block_count", options.layers);
+  writer.AddUint32(prefix + "context_length", options.context_length);
+  writer.AddUint32(prefix + "embedding_length", options.width);
+  writer.AddUint32(prefix + "feed_forward_length", options.ffn_width);
+  writer.AddUint32(prefix + "attention.head_count", options.heads);
+  writer.AddUint32(prefix + "attention.head_count_kv", options.kv_heads);
   if (options.head_dim * options.heads != options.width) {
-    writer.AddUint32("llama.attention.key_length", options.head_dim);
-    writer.AddUint32("llama.attention.value_length", options.head_dim);
+    writer.AddUint32(prefix + "attention.key_length", options.head_dim);
+    writer.AddUint32(prefix + "attention.value_length", options.head_dim);
   }
-  writer.AddFloat32("llama.rope.freq_base", 100000.0f);
-  writer.AddFloat32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  writer.AddUint32("llama.vocab_size", GetTinyVocabulary().tokens.size());
-  writer.AddUint32("llama.rope.dimension_count", options.head_dim);
+  writer.AddFloat32(prefix + "rope.freq_base", 100000.0f);
+  writer.AddFloat32(prefix + "attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.AddUint32(prefix + "vocab_size", GetTinyVocabulary().tokens.size());
+  writer.AddUint32(prefix + "rope.dimension_count", options.head_dim);
 }
 
 void AddTokenizer(GgufWriter& writer) {
@@ -161,7 +177,7 @@ GgufWriter TinyModel(const TinyModelOptions& options) {
   const int vocabulary = GetTinyVocabulary().tokens.size();
   AddMatrix(writer, random, "token_embd.weight", embedding_type, vocabulary, options.width, 2);
   for (int layer = 0; layer < options.layers; ++layer) AddLayer(writer, random, options, layer);
-  AddNorm(writer, random, "output_norm.weight", options.width);
+  AddVector(writer, random, "output_norm.weight", options.width, 1);
   if (!options.tied_head) AddMatrix(writer, random, "output.weight", embedding_type, vocabulary, options.width, 2);
   return writer;
 }

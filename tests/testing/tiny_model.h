@@ -1,6 +1,6 @@
-// A small Llama model with random weights and a working tokenizer, as a GGUF file with the keys and tensors of a real
-// one: tokenizer, engine and services run on it in milliseconds. It says nothing sensible; same options give the same
-// bytes.
+// A small model, of the Llama family or another, with random weights and a working tokenizer, as a GGUF file with the
+// keys and tensors of a real one: tokenizer, engine and services run on it in milliseconds. It says nothing sensible;
+// same options give the same bytes.
 //
 // Vocabulary: 0 "<|endoftext|>", 1 "<|im_start|>" (bos), 2 "<|im_end|>" (eos), 3..258 the 256 bytes, then some merges.
 // Byte-level BPE ("gpt2", pre-tokenizer "smollm"), ChatML template that puts a default system turn first, no BOS added.
@@ -17,6 +17,7 @@ namespace kvrelay::testing {
 
 struct TinyModelOptions {
   uint64_t seed = 1;
+  std::string architecture = "llama";  // or qwen2 (biases), qwen3 (head norms), smollm3 (every 4th layer unrotated)
   int layers = 2;
   int width = 64;
   int heads = 4;

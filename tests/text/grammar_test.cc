@@ -20,9 +20,9 @@ using Language = GrammarLanguage;
 class GrammarTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const auto file = model_file::GgufFile::Open(std::getenv("KVRELAY_MODEL"));
+    const auto file = model_file::ModelFile::Open(std::getenv("KVRELAY_MODEL"));
     ASSERT_TRUE(file.ok()) << file.status();
-    auto grammars = Grammars::FromGguf(**file);
+    auto grammars = Grammars::FromFile(**file);
     ASSERT_TRUE(grammars.ok()) << grammars.status();
     grammars_ = grammars->release();
   }

@@ -30,8 +30,8 @@ TEST(HostileVocabulary, UnknownKinds) {
   ExpectRefused(Load(writer), kUnimplemented, "tokenizer.ggml.pre");
   writer = TestVocabulary().Writer();
   writer.DropKey("tokenizer.ggml.model");
-  writer.AddString("tokenizer.ggml.model", "llama");
-  ExpectRefused(Load(writer), kUnimplemented, "llama");
+  writer.AddString("tokenizer.ggml.model", "rwkv");
+  ExpectRefused(Load(writer), kUnimplemented, "rwkv");
 }
 
 TEST(HostileVocabulary, MissingKeys) {

@@ -20,9 +20,9 @@ const Tokenizer& RealTokenizer() {
   static const Tokenizer* const tokenizer = [] {
     const char* path = std::getenv("KVRELAY_MODEL");
     if (path == nullptr) Die("KVRELAY_MODEL must name SmolLM2-135M-Instruct.Q4_1.gguf; ./dev test sets it");
-    auto file = model_file::GgufFile::Open(path);
+    auto file = model_file::ModelFile::Open(path);
     if (!file.ok()) Die(file.status().ToString());
-    auto loaded = Tokenizer::FromGguf(**file);
+    auto loaded = Tokenizer::FromFile(**file);
     if (!loaded.ok()) Die(loaded.status().ToString());
     return loaded->release();
   }();
@@ -66,9 +66,9 @@ std::unique_ptr<Tokenizer> TestVocabulary::MustLoad() const {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const testing::GgufWriter& writer) {
   const testing::MemoryFile memory(writer.Bytes());
-  auto file = model_file::GgufFile::Open(memory.path());
+  auto file = model_file::ModelFile::Open(memory.path());
   if (!file.ok()) return file.status();
-  return Tokenizer::FromGguf(**file);
+  return Tokenizer::FromFile(**file);
 }
 
 }  // namespace kvrelay::text

@@ -123,9 +123,9 @@ TEST_F(SpecTest, RefusesWhatIsOutsideItsRange) {
 
 TEST_F(SpecTest, AGrammarStandsBehindTheOutputSoFar) {
   const testing::MemoryFile memory(testing::TinyModelBytes({}));
-  const auto file = model_file::GgufFile::Open(memory.path());
+  const auto file = model_file::ModelFile::Open(memory.path());
   ASSERT_TRUE(file.ok()) << file.status();
-  auto grammars = text::Grammars::FromGguf(**file);
+  auto grammars = text::Grammars::FromFile(**file);
   ASSERT_TRUE(grammars.ok()) << grammars.status();
   GrammarCache cache(*std::move(grammars));
   context_.grammars = &cache;

@@ -5,6 +5,7 @@
  * kvr_grammar are immutable once made; calls that do not change one are thread-safe. Pointers given in are read during the call only. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,7 +35,10 @@ typedef struct {
 } kvr_ids;
 
 enum { KVR_KIND_PLAIN = 0, KVR_KIND_CONTROL = 1, KVR_KIND_USER_DEFINED = 2 };
-enum { KVR_PRE_GPT2 = 0, KVR_PRE_SMOLLM = 1, KVR_PRE_LLAMA3 = 2, KVR_PRE_QWEN2 = 3 };
+enum { KVR_PRE_GPT2 = 0, KVR_PRE_SMOLLM = 1, KVR_PRE_LLAMA3 = 2, KVR_PRE_QWEN2 = 3, KVR_PRE_SENTENCEPIECE = 4 };
+/* Of KVR_PRE_SENTENCEPIECE: where a space is put before the text between added tokens: nowhere; always; unless it
+ * begins with one; unless it begins with one, and only at the very beginning. */
+enum { KVR_PREFIX_NONE = 0, KVR_PREFIX_EVERY = 1, KVR_PREFIX_EVERY_UNSPACED = 2, KVR_PREFIX_FIRST_UNSPACED = 3 };
 
 typedef struct {
   uint32_t left, right;
@@ -48,6 +52,8 @@ typedef struct {
   const kvr_merge* merges; /* [merge_count], best first */
   size_t merge_count;
   int32_t pre_tokenizer; /* KVR_PRE_ */
+  int32_t space_prefix;  /* KVR_PREFIX_ */
+  bool ignores_merges;   /* a piece that is a token is that token */
 } kvr_vocabulary;
 
 typedef struct {

@@ -6,7 +6,7 @@ use crate::chat::encode_chat;
 use crate::encoder::{Encoder, Kind};
 use crate::grammar::{Grammar, Grammars, Language};
 use crate::guard::Guard;
-use crate::pre_tokenizer::PreTokenizer;
+use crate::spelling::Spelling;
 use crate::template::{Message, Template};
 use crate::Failure;
 
@@ -37,6 +37,8 @@ pub struct Vocabulary {
     merges: *const Merge,
     merge_count: usize,
     pre_tokenizer: i32,
+    space_prefix: i32,
+    ignores_merges: bool,
 }
 
 #[repr(C)]
@@ -75,7 +77,8 @@ pub unsafe extern "C" fn kvr_encoder_new(
             .collect();
         let merges: Vec<(u32, u32)> =
             slice(vocabulary.merges, vocabulary.merge_count).iter().map(|merge| (merge.left, merge.right)).collect();
-        let encoder = Encoder::new(&tokens, &kinds, &merges, PreTokenizer::new(vocabulary.pre_tokenizer)?)?;
+        let spelling = Spelling::new(vocabulary.pre_tokenizer, vocabulary.space_prefix)?;
+        let encoder = Encoder::new(&tokens, &kinds, &merges, spelling, vocabulary.ignores_merges)?;
         let guard = Guard::new(encoder.added())?;
         Ok(Box::into_raw(Box::new(EncoderHandle { encoder, guard })))
     };

@@ -24,11 +24,11 @@ pub fn encode_chat(
         ));
     }
     let mut ids = Vec::new();
-    for part in &parts {
+    for (index, part) in parts.iter().enumerate() {
         match part {
             Part::Added(token) => ids.push(token.id as i32),
             // One text for BPE, whoever wrote which part of it.
-            Part::Text(text) => encoder.encode_text(&without(text, breaker), &mut ids)?,
+            Part::Text(text) => encoder.encode_text(&without(text, breaker), index == 0, &mut ids)?,
         }
     }
     Ok(ids)

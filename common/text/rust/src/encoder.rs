@@ -1,11 +1,10 @@
-//! Token ids of text: added tokens first, then pieces, then byte-level BPE on each piece.
+//! Token ids of text: added tokens first, then what lies between them is spelled in pieces, then BPE on each piece.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use tokenizers::models::bpe::{Vocab, BPE};
-use tokenizers::normalizers::NFC;
-use tokenizers::{Model, NormalizedString, Normalizer};
+use tokenizers::Model;
 
-use crate::pre_tokenizer::PreTokenizer;
+use crate::spelling::Spelling;
 use crate::Failure;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -30,8 +29,7 @@ pub enum Part<'t> {
 
 pub struct Encoder {
     bpe: BPE,
-    pre_tokenizer: PreTokenizer,
-    byte_characters: [char; 256],
+    spelling: Spelling,
     added: Vec<Added>,
     added_search: AhoCorasick,
 }
@@ -43,7 +41,8 @@ impl Encoder {
         tokens: &[&str],
         kinds: &[Kind],
         merges: &[(u32, u32)],
-        pre_tokenizer: PreTokenizer,
+        spelling: Spelling,
+        ignores_merges: bool,
     ) -> Result<Self, Failure> {
         let with_id = || tokens.iter().zip(kinds).zip(0u32..);
         let vocabulary: Vocab = with_id()
@@ -56,7 +55,8 @@ impl Encoder {
             .collect();
         let bpe = BPE::builder()
             .vocab_and_merges(vocabulary, merges)
-            .ignore_merges(pre_tokenizer.ignores_merges)
+            .ignore_merges(ignores_merges)
+            .byte_fallback(spelling.falls_back_to_bytes())
             .cache_capacity(0) // shared state that all threads would write
             .build()
             .map_err(|error| Failure::invalid_argument(error.to_string()))?;
@@ -68,7 +68,7 @@ impl Encoder {
             .match_kind(MatchKind::LeftmostLongest)
             .build(added.iter().map(|token| &token.text))
             .map_err(|error| Failure::invalid_argument(format!("added tokens: {error}")))?;
-        Ok(Encoder { bpe, pre_tokenizer, byte_characters: byte_characters(), added, added_search })
+        Ok(Encoder { bpe, spelling, added, added_search })
     }
 
     pub fn added(&self) -> &[Added] {
@@ -78,10 +78,10 @@ impl Encoder {
     /// Ids of `text`, control tokens recognised.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>, Failure> {
         let mut ids = Vec::new();
-        for part in self.parts(text) {
+        for (index, part) in self.parts(text).iter().enumerate() {
             match part {
                 Part::Added(token) => ids.push(token.id as i32),
-                Part::Text(text) => self.encode_text(text, &mut ids)?,
+                Part::Text(text) => self.encode_text(text, index == 0, &mut ids)?,
             }
         }
         Ok(ids)
@@ -104,37 +104,13 @@ impl Encoder {
         parts
     }
 
-    /// Appends the ids of text that holds no added token: can never append a control token. A byte that the vocabulary
-    /// lacks is left out, as Hugging Face does.
-    pub fn encode_text(&self, text: &str, ids: &mut Vec<i32>) -> Result<(), Failure> {
-        if self.pre_tokenizer.normalizes {
-            let mut normalized = NormalizedString::from(text);
-            NFC.normalize(&mut normalized).map_err(|error| Failure::internal(error.to_string()))?;
-            return self.encode_normalized(normalized.get(), ids);
-        }
-        self.encode_normalized(text, ids)
-    }
-
-    fn encode_normalized(&self, text: &str, ids: &mut Vec<i32>) -> Result<(), Failure> {
-        let mut spelled = String::new();
-        self.pre_tokenizer.split(text, &mut |piece| {
-            spelled.clear();
-            spelled.extend(piece.bytes().map(|byte| self.byte_characters[byte as usize]));
-            let tokens = self.bpe.tokenize(&spelled).map_err(|error| Failure::internal(error.to_string()))?;
+    /// Appends the ids of text that holds no added token, the first of all or not: can never append a control token. A
+    /// byte that the vocabulary lacks is left out, as Hugging Face does.
+    pub fn encode_text(&self, text: &str, is_first: bool, ids: &mut Vec<i32>) -> Result<(), Failure> {
+        self.spelling.spell(text, is_first, &mut |piece| {
+            let tokens = self.bpe.tokenize(piece).map_err(|error| Failure::internal(error.to_string()))?;
             ids.extend(tokens.iter().map(|token| token.id as i32));
             Ok(())
         })
     }
-}
-
-/// How byte-level BPE spells each byte: itself if printable in Latin-1, else the next free character from U+0100.
-fn byte_characters() -> [char; 256] {
-    let mut next = 0x100;
-    std::array::from_fn(|byte| match byte as u8 {
-        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte as u8),
-        _ => {
-            next += 1;
-            char::from_u32(next - 1).unwrap_or(char::REPLACEMENT_CHARACTER)
-        }
-    })
 }

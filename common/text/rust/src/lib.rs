@@ -1,5 +1,5 @@
-//! Text to token ids for byte-level BPE vocabularies, chat templates, and grammars of output. `abi` is the only way in
-//! (kvrelay_text.h).
+//! Text to token ids for BPE vocabularies, byte-level and SentencePiece, chat templates, and grammars of output. `abi` is the
+//! only way in (kvrelay_text.h).
 //!
 //! Every object but a grammar that is followed is immutable once made, so all of it may be used from many threads.
 
@@ -10,6 +10,7 @@ mod grammar;
 mod guard;
 mod memory;
 mod pre_tokenizer;
+mod spelling;
 mod template;
 
 /// Why a call failed. The numbers are those of absl::StatusCode.

@@ -17,22 +17,21 @@ const QWEN2: &str = concat!(
 pub struct PreTokenizer {
     pattern: SysRegex,
     single_digits: bool,
-    pub normalizes: bool,     // NFC first
-    pub ignores_merges: bool, // a piece that is a token is that token, whatever the merges say
+    pub normalizes: bool, // NFC first
 }
 
 impl PreTokenizer {
-    /// `family` is kvr_pre_tokenizer of the C header.
+    /// `family` is KVR_PRE_ of the C header, of those that have a pattern.
     pub fn new(family: i32) -> Result<Self, Failure> {
-        let (pattern, single_digits, normalizes, ignores_merges) = match family {
-            0 => (GPT2, false, false, false),
-            1 => (GPT2, true, false, false),
-            2 => (LLAMA3, false, false, true),
-            3 => (QWEN2, false, true, false),
+        let (pattern, single_digits, normalizes) = match family {
+            0 => (GPT2, false, false),
+            1 => (GPT2, true, false),
+            2 => (LLAMA3, false, false),
+            3 => (QWEN2, false, true),
             _ => return Err(Failure::internal(format!("no pre-tokenizer family {family}"))),
         };
         let pattern = SysRegex::new(pattern).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(PreTokenizer { pattern, single_digits, normalizes, ignores_merges })
+        Ok(PreTokenizer { pattern, single_digits, normalizes })
     }
 
     /// Calls `piece` for consecutive parts that together are `text`.

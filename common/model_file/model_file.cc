@@ -1,12 +1,9 @@
-#include "common/model_file/gguf.h"
+#include "common/model_file/model_file.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <utility>
 
@@ -16,6 +13,8 @@
 #include "common/base/status_macros.h"
 #include "common/model_file/byte_reader.h"
 #include "common/model_file/gguf_parser.h"
+#include "common/model_file/huggingface/folder.h"
+#include "common/model_file/open_file.h"
 #include "common/model_file/types/type_table.h"
 
 namespace kvrelay::model_file {
@@ -60,10 +59,7 @@ bool ForEachInteger(const NumberArray& array, const Use& use) {
 
 }  // namespace
 
-struct GgufFile::Contents {
-  Contents(std::string path, int fd) : path(std::move(path)), fd(fd) {}
-  ~Contents() { close(fd); }
-
+struct ModelFile::Contents {
   // nullptr if the key is absent.
   const MetadataValue* Lookup(std::string_view key) const {
     const auto found = head.metadata.find(key);
@@ -79,38 +75,54 @@ struct GgufFile::Contents {
     return typed;
   }
 
-  const std::string path;
-  const int fd;
-  uint64_t size_bytes = 0;
-  GgufHead head;
+  std::string path;
+  bool is_folder = false;
+  std::vector<OpenFile> files;  // the GGUF file, or those of the folder, ascending by name
+  ModelHead head;
 };
 
-GgufFile::GgufFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
-GgufFile::~GgufFile() = default;
+ModelFile::ModelFile(std::unique_ptr<Contents> contents) : contents_(std::move(contents)) {}
+ModelFile::~ModelFile() = default;
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  // Not blocking, so that a pipe under this name is refused instead of waited for.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open model file ", path));
-  auto contents = std::make_unique<Contents>(path, fd);
+absl::StatusOr<std::unique_ptr<ModelFile>> ModelFile::Open(const std::string& path) {
+  auto contents = std::make_unique<Contents>();
+  contents->path = path;
   struct stat status;
-  if (fstat(fd, &status) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot examine model file ", path));
-  if (!S_ISREG(status.st_mode)) return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  contents->size_bytes = static_cast<uint64_t>(status.st_size);
-  absl::StatusOr<GgufHead> head = ParseGguf(fd, contents->size_bytes);
+  contents->is_folder = stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  absl::StatusOr<ModelHead> head;
+  if (contents->is_folder) {
+    head = huggingface::ReadFolder(path, contents->files);
+  } else {
+    KV_ASSIGN_OR_RETURN(OpenFile file, OpenFile::Open(path, ""));
+    contents->files.push_back(std::move(file));
+    head = ParseGguf(contents->files[0].fd(), contents->files[0].bytes());
+  }
   if (!head.ok()) {
-    return absl::Status(head.status().code(), absl::StrCat("model file ", path, ": ", head.status().message()));
+    return absl::Status(head.status().code(), absl::StrCat("model ", contents->is_folder ? "folder " : "file ", path,
+                                                           ": ", head.status().message()));
   }
   contents->head = *std::move(head);
-  return std::unique_ptr<GgufFile>(new GgufFile(std::move(contents)));
+  return std::unique_ptr<ModelFile>(new ModelFile(std::move(contents)));
 }
 
-const std::string& GgufFile::path() const { return contents_->path; }
-uint64_t GgufFile::size_bytes() const { return contents_->size_bytes; }
+const std::string& ModelFile::path() const { return contents_->path; }
+uint64_t ModelFile::size_bytes() const {
+  uint64_t bytes = 0;
+  for (const OpenFile& file : contents_->files) bytes += file.bytes();
+  return bytes;
+}
 
-bool GgufFile::Has(std::string_view key) const { return contents_->Lookup(key) != nullptr; }
+bool ModelFile::Has(std::string_view key) const { return contents_->Lookup(key) != nullptr; }
 
-absl::StatusOr<uint64_t> GgufFile::GetUint(std::string_view key) const {
+std::vector<std::string> ModelFile::Keys(std::string_view prefix) const {
+  std::vector<std::string> keys;
+  const Metadata& all = contents_->head.metadata;
+  for (auto it = all.lower_bound(prefix); it != all.end() && it->first.compare(0, prefix.size(), prefix) == 0; ++it)
+    keys.push_back(it->first);
+  return keys;
+}
+
+absl::StatusOr<uint64_t> ModelFile::GetUint(std::string_view key) const {
   const MetadataValue* value = contents_->Lookup(key);
   if (value != nullptr && std::holds_alternative<int64_t>(*value) && std::get<int64_t>(*value) >= 0) {
     return static_cast<uint64_t>(std::get<int64_t>(*value));
@@ -119,27 +131,27 @@ absl::StatusOr<uint64_t> GgufFile::GetUint(std::string_view key) const {
   return *number;
 }
 
-absl::StatusOr<double> GgufFile::GetFloat(std::string_view key) const {
+absl::StatusOr<double> ModelFile::GetFloat(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const double* number, contents_->Get<double>(key, "a floating-point number"));
   return *number;
 }
 
-absl::StatusOr<bool> GgufFile::GetBool(std::string_view key) const {
+absl::StatusOr<bool> ModelFile::GetBool(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const bool* flag, contents_->Get<bool>(key, "a bool"));
   return *flag;
 }
 
-absl::StatusOr<std::string> GgufFile::GetString(std::string_view key) const {
+absl::StatusOr<std::string> ModelFile::GetString(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const std::string* text, contents_->Get<std::string>(key, "a string"));
   return *text;
 }
 
-absl::StatusOr<std::vector<std::string>> GgufFile::GetStrings(std::string_view key) const {
+absl::StatusOr<std::vector<std::string>> ModelFile::GetStrings(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const Strings* strings, contents_->Get<Strings>(key, "an array of strings"));
   return *strings;
 }
 
-absl::StatusOr<std::vector<int64_t>> GgufFile::GetInts(std::string_view key) const {
+absl::StatusOr<std::vector<int64_t>> ModelFile::GetInts(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const NumberArray* array, contents_->Get<NumberArray>(key, "an array of integers"));
   std::vector<int64_t> out;
   out.reserve(array->bytes.size() / NumberBytes(array->type));
@@ -153,7 +165,7 @@ absl::StatusOr<std::vector<int64_t>> GgufFile::GetInts(std::string_view key) con
   return out;
 }
 
-absl::StatusOr<std::vector<double>> GgufFile::GetFloats(std::string_view key) const {
+absl::StatusOr<std::vector<double>> ModelFile::GetFloats(std::string_view key) const {
   KV_ASSIGN_OR_RETURN(const NumberArray* array, contents_->Get<NumberArray>(key, "an array of floating-point numbers"));
   std::vector<double> out;
   out.reserve(array->bytes.size() / NumberBytes(array->type));
@@ -168,9 +180,9 @@ absl::StatusOr<std::vector<double>> GgufFile::GetFloats(std::string_view key) co
   return out;
 }
 
-const std::vector<TensorInfo>& GgufFile::tensors() const { return contents_->head.tensors; }
+const std::vector<TensorInfo>& ModelFile::tensors() const { return contents_->head.tensors; }
 
-absl::StatusOr<const TensorInfo*> GgufFile::Find(std::string_view name) const {
+absl::StatusOr<const TensorInfo*> ModelFile::Find(std::string_view name) const {
   const auto found = contents_->head.indices.find(name);
   if (found == contents_->head.indices.end()) {
     return absl::NotFoundError(absl::StrCat("the model file has no tensor ", Quoted(name)));
@@ -178,26 +190,40 @@ absl::StatusOr<const TensorInfo*> GgufFile::Find(std::string_view name) const {
   return &contents_->head.tensors[found->second];
 }
 
-absl::Status GgufFile::Read(const TensorInfo& tensor, uint64_t offset, absl::Span<std::byte> out) const {
+absl::Status ModelFile::Read(const TensorInfo& tensor, uint64_t offset, absl::Span<std::byte> out) const {
   KV_CHECK(offset <= tensor.bytes && out.size() <= tensor.bytes - offset, "reads stay inside a tensor");
-  const absl::Status status = ReadFully(contents_->fd, out.data(), out.size(), tensor.offset + offset);
+  const absl::Status status =
+      ReadFully(contents_->files[tensor.part].fd(), out.data(), out.size(), tensor.offset + offset);
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("tensor ", Quoted(tensor.name), ": ", status.message()));
 }
 
-absl::StatusOr<std::string> GgufFile::Fingerprint() const {
+absl::StatusOr<std::string> ModelFile::Fingerprint() const {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   KV_CHECK(hash != nullptr && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr) == 1, "OpenSSL has SHA-256");
-  std::vector<std::byte> buffer(std::min(kHashStepBytes, contents_->size_bytes));
-  for (uint64_t done = 0; done < contents_->size_bytes; done += buffer.size()) {
-    buffer.resize(std::min(kHashStepBytes, contents_->size_bytes - done));
-    KV_RETURN_IF_ERROR(ReadFully(contents_->fd, buffer.data(), buffer.size(), done));
-    KV_CHECK(EVP_DigestUpdate(hash.get(), buffer.data(), buffer.size()) == 1, "hashing memory cannot fail");
+  const auto add = [&](const void* bytes, size_t count) {
+    KV_CHECK(EVP_DigestUpdate(hash.get(), bytes, count) == 1, "hashing memory cannot fail");
+  };
+  for (const OpenFile& file : contents_->files) {
+    const std::string heading = absl::StrCat(file.name(), "\n", file.bytes(), "\n");
+    if (contents_->is_folder) add(heading.data(), heading.size());
+    std::vector<std::byte> buffer;
+    for (uint64_t done = 0; done < file.bytes(); done += buffer.size()) {
+      buffer.resize(std::min(kHashStepBytes, file.bytes() - done));
+      KV_RETURN_IF_ERROR(ReadFully(file.fd(), buffer.data(), buffer.size(), done));
+      add(buffer.data(), buffer.size());
+    }
   }
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int digest_bytes = 0;
   KV_CHECK(EVP_DigestFinal_ex(hash.get(), digest, &digest_bytes) == 1, "hashing memory cannot fail");
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), digest_bytes));
+}
+
+std::string Quoted(std::string_view name) {
+  constexpr size_t kShown = 80;
+  return absl::StrCat("'", absl::CHexEscape(std::string(name.substr(0, kShown))), name.size() > kShown ? "..." : "",
+                      "'");
 }
 
 }  // namespace kvrelay::model_file
