@@ -90,7 +90,9 @@ function incidentsOf(record: TraceRecord): Incident[] {
   for (let i = 1; i < record.runs.length; ++i) {
     const run = record.runs[i];
     const before = record.runs[i - 1];
-    const handedOver = i === 1 && run.instance === record.started?.decodeInstance && run.recomputed === 0;
+    // A prompt's KV goes from where it was computed to where it is extended: that is the plan.
+    const handedOver = run.recomputed === 0 &&
+      (before.bytesShipped > 0 || (i === 1 && run.instance === record.started?.decodeInstance));
     if (run.instance === before.instance || handedOver) continue;
     const again = run.recomputed > 0 && record.started?.execution !== "EXECUTION_NO_CACHE";
     incidents.push({atMs: run.startMs, text: again

@@ -94,7 +94,7 @@ export function Answer() {
   };
   const prompt = shown.request.text ?? shown.request.chat?.messages.map((m) => `${m.role}: ${m.content}`).join("\n") ?? "";
   return (
-    <section class="answer card" aria-label="Answer" data-state={shown.state}>
+    <section class="answer card" aria-label="Answer" data-request={shown.id} data-state={shown.state}>
       <div class="stream" id="stream" tabIndex={0} role="group" aria-label="Tokens: arrow keys choose one"
            onMouseOver={choose} onClick={choose} onKeyDown={onKey}>
         <span class="prompt">{prompt.length > 2000 ? `${prompt.slice(0, 2000)} …` : prompt}</span>
