@@ -22,11 +22,12 @@ def main():
   url, directory = sys.argv[1], pathlib.Path(sys.argv[2])
   directory.mkdir(parents=True, exist_ok=True)
   browser = browsers.Browser()
-  page = browser.open(url, color_scheme="light", viewport={"width": 1180, "height": 880})
+  page = browser.open(url, color_scheme="light", viewport={"width": 1180, "height": 935})
   browsers.wait_state(page, "finished")
   page.fill("#step", "1")
   page.hover("#stream .token >> nth=0")
   page.wait_for_selector("#alternatives li")
+  page.evaluate("document.activeElement.blur()")
   page.screenshot(path=directory / "cache.png")
   for run in (1, 2):
     page.fill("#step", str(run - 1))

@@ -148,6 +148,8 @@ class Page(unittest.TestCase):
     page.fill("#prompt", "The river")
     page.fill("#maxTokens", "400")
     page.fill("#temperature", "0.8")
+    page.click("summary")
+    page.check("text=Go on past the end")
     browsers.press_run(page)
     browsers.until(page, "document.querySelectorAll('#stream .token').length > 5")
     page.click("#stop")

@@ -1,5 +1,5 @@
 // A value that components follow. Changes within one frame are shown together.
-import {useEffect, useReducer} from "preact/hooks";
+import {useEffect, useReducer, useRef} from "preact/hooks";
 
 export class Store<S extends object> {
   private readonly followers = new Set<() => void>();
@@ -27,8 +27,15 @@ export class Store<S extends object> {
   }
 }
 
-export function useStore<S extends object>(store: Store<S>): S {
+// The state; the component is drawn again when something of what it watches has changed. Without `watched`: with every
+// change.
+export function useStore<S extends object>(store: Store<S>, watched?: (state: S) => unknown[]): S {
   const [, again] = useReducer<number, void>((n) => n + 1, 0);
-  useEffect(() => store.follow(() => again()), [store]);
+  const seen = useRef<unknown[]>([]);
+  seen.current = watched ? watched(store.state) : [];
+  useEffect(() => store.follow(() => {
+    const now = watched ? watched(store.state) : [];
+    if (!watched || now.some((value, i) => value !== seen.current[i])) again();
+  }), [store]);
   return store.state;
 }

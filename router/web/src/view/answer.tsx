@@ -76,7 +76,7 @@ function Facts({record}: {record: TraceRecord}) {
 }
 
 export function Answer() {
-  const {shown} = useStore(app);
+  const {shown} = useStore(app, (state) => [state.shown, state.shown?.version]);
   const [chosen, setChosen] = useState(-1);
   useEffect(() => setChosen(-1), [shown?.id]);
   if (!shown) return <section class="answer card" aria-label="Answer"><p class="dim">Nothing has run yet.</p></section>;

@@ -7,7 +7,7 @@ import {rangeNames, tokenAt} from "../trace/names";
 import type {TraceRecord} from "../trace/record";
 import {ExportButtons} from "./export";
 import {bytes, count, ms} from "./format";
-import {Grid, type GridSize} from "./grid";
+import {Grid, GRID_MARGIN, type GridSize} from "./grid";
 import {Layer} from "./layer";
 import {Legend} from "./legend";
 
@@ -32,7 +32,7 @@ export function shownStep(record: TraceRecord, step: number): number {
 
 // Cells that are easy to read, unless the user wants to see all of them.
 function sizeOf(record: TraceRecord, width: number, zoom: number | "fit"): GridSize {
-  const fit = (width - 70) / Math.max(1, record.columns);
+  const fit = (width - GRID_MARGIN) / Math.max(1, record.columns);
   const wanted = record.columns <= 12 ? Math.min(72, fit) : Math.max(28, Math.min(72, fit));
   if (zoom === "fit") return {cell: Math.min(fit, 72), row: Math.max(2, Math.min(24, (HEIGHT_MAX - 60) / record.runs.length))};
   return {cell: Math.max(1, wanted * 1.5 ** -zoom), row: Math.max(4, 24 * 1.25 ** -zoom)};

@@ -8,17 +8,19 @@ import {useWidth} from "./cache";
 import {Curve, type Line} from "./curve";
 import {ExportButtons} from "./export";
 import {bytes, count, ms} from "./format";
-import {Grid} from "./grid";
+import {Grid, GRID_MARGIN} from "./grid";
 import {Legend} from "./legend";
 
 const LINES = ["again", "read", "shipped"]; // colours of the three, in order
 
-function Panel({record, width, columns, rows}: {record: TraceRecord; width: number; columns: number; rows: number}) {
+function Panel({record, columns, rows}: {record: TraceRecord; columns: number; rows: number}) {
+  const [box, width] = useWidth();
   const costs = costsOf(record);
-  const size = {cell: Math.min(26, (width - 84) / columns), row: Math.max(2, Math.min(18, 180 / rows))};
+  const size = {cell: Math.max(0.2, Math.min(26, (width - 2 - GRID_MARGIN) / columns)), row: Math.max(2, Math.min(18, 180 / rows))};
   return (
     <section class="card compared" aria-label={record.title} data-execution={record.request.execution}>
       <h3>{record.title}<span class="dim"> {record.state === "running" ? "runs now" : record.state === "finished" ? "" : record.state}</span></h3>
+      <div ref={box} />
       <p class="big"><span class="number" data-cost="computed">{count(costs.computed)}</span> positions computed</p>
       <p class="dim">{costs.recomputed > 0
         ? <><span class="ink-again number">{count(costs.recomputed)}</span> of them again</> : "none of them twice"}</p>
@@ -71,7 +73,6 @@ export function CompareView() {
   const columns = Math.max(1, ...comparison.map((record) => record.columns));
   const rows = Math.max(1, ...comparison.map((record) => record.runs.length));
   const verdict = sameTokens(comparison);
-  const across = width > 860 ? Math.floor((width - 24) / 3) : width;
   const lines: Line[] = comparison.map((record, i) => ({name: record.title, kind: LINES[i], points: curve(record, quantity)}));
   return (
     <div ref={box}>
@@ -89,8 +90,7 @@ export function CompareView() {
                 : `Tokens differ: ${verdict.difference}.`}
           </p>
           <div class="three">
-            {comparison.map((record) => (
-              <Panel key={record.id} record={record} width={across} columns={columns} rows={rows} />))}
+            {comparison.map((record) => <Panel key={record.id} record={record} columns={columns} rows={rows} />)}
           </div>
           <figure class="card">
             <div class="controls" role="group" aria-label="Quantity">

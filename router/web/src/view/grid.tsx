@@ -11,6 +11,7 @@ export interface GridSize {
   row: number; // height of a run
 }
 const LABEL = 54; // left of the cells
+export const GRID_MARGIN = LABEL + 14; // what a grid is wider than its cells
 const CHARACTER = 6.6; // of the text in cells, widest
 
 // What is scrolled to, and how much of it fits.
@@ -124,7 +125,7 @@ export function Grid({record, step, size, onStep, heightMax, label}: GridProps) 
   const [box, view, look] = useView();
   const head = size.cell >= 34 ? 36 : 20;
   const columns = record.columns;
-  const width = LABEL + columns * size.cell + 12;
+  const width = LABEL + columns * size.cell + GRID_MARGIN - LABEL;
   const height = head + record.runs.length * size.row + 6;
   const firstRow = Math.max(0, Math.floor((view.top - head) / size.row));
   const endRow = Math.min(record.runs.length, Math.ceil((view.top + view.height - head) / size.row) + 1);

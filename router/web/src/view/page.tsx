@@ -20,7 +20,7 @@ const TABS: {id: Tab; name: string}[] = [
 ];
 
 function Tabs() {
-  const {tab} = useStore(app);
+  const {tab} = useStore(app, (state) => [state.tab]);
   const onKey = (event: KeyboardEvent) => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (by === 0) return;
@@ -62,7 +62,7 @@ type Theme = "auto" | "light" | "dark";
 const NEXT: {[theme in Theme]: Theme} = {auto: "dark", dark: "light", light: "auto"};
 
 export function Page() {
-  const {tab, model, needsToken} = useStore(app);
+  const {tab, model, needsToken} = useStore(app, (state) => [state.tab, state.model, state.needsToken]);
   const [theme, setTheme] = useState<Theme>("auto");
   const [tour, setTour] = useState<Language | null>(null);
   useEffect(() => {

@@ -24,7 +24,7 @@ const MORE: NumberOption[] = [
 ];
 
 function NumberField({field, name, hint}: NumberOption) {
-  const {form} = useStore(app);
+  const {form} = useStore(app, (state) => [state.form]);
   return (
     <label class="field">
       <span>{name}</span>
@@ -79,7 +79,7 @@ function continueChat(): void {
 }
 
 function Recent() {
-  const {records, shown} = useStore(app);
+  const {records, shown} = useStore(app, (state) => [state.shown, ...state.records, ...state.records.map((r) => r.state)]);
   if (records.length < 2) return null;
   return (
     <section class="recent" aria-label="Requests of this tab">
@@ -99,7 +99,8 @@ function Recent() {
 }
 
 export function Playground() {
-  const {form, notice, noticeIsError, model, shown} = useStore(app);
+  const {form, notice, noticeIsError, model, shown} = useStore(app, (state) =>
+    [state.form, state.notice, state.noticeIsError, state.model, state.shown, state.shown?.state, isRunning()]);
   const running = isRunning();
   const chats = model?.hasChatTemplate !== false;
   return (
