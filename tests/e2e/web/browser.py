@@ -32,7 +32,7 @@ class Browser:
       raise RuntimeError("there is no chromium: run ./dev test, or apt-get install chromium")
     self.playwright = sync_api.sync_playwright().start()
     # Tests may run as root, where Chromium has no sandbox; what it loads is our own.
-    self.chromium = self.playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    self.chromium = self.playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
 
   def stop(self):
     self.chromium.close()

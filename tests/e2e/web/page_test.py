@@ -267,6 +267,7 @@ class Page(unittest.TestCase):
       page.click('.tour >> text="다음"')
       page.wait_for_selector(f'.tour h2:has-text("{title}")')
       page.wait_for_selector("#run")
+    page.wait_for_selector('#journey-figure [data-lane="link"]')
     page.click('.tour >> text="English"')
     page.wait_for_selector('.tour[lang="en"]')
     page.screenshot(path=SHOTS / "tour.png")

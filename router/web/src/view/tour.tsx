@@ -12,6 +12,8 @@ async function setScene(scene: Scene): Promise<void> {
     if (!compared && !isRunning()) await compareTyped();
     return;
   }
+  const split = app.state.comparison.find((r) => r.request.text === EXAMPLE.text && r.request.execution === "EXECUTION_SPLIT");
+  if (scene.split && split?.state === "finished") return show(split, scene.tab);
   let record = app.state.records.find((r) => r.request === EXAMPLE && r.state === "finished");
   if (!record && !isRunning()) {
     await runExample();

@@ -5,6 +5,7 @@ export type Language = "en" | "ko";
 export interface Scene {
   tab: Tab;
   step?: number; // index of a run; left out: the last
+  split?: boolean; // the split answer of the comparison
 }
 export interface Step {
   scene: Scene;
@@ -22,7 +23,7 @@ export interface Words {
 
 const SCENES: Scene[] = [
   {tab: "cache", step: 0}, {tab: "compare"}, {tab: "cache", step: 1}, {tab: "cache", step: 2}, {tab: "cache", step: 2},
-  {tab: "journey"},
+  {tab: "journey", split: true},
 ];
 const withScenes = (steps: Omit<Step, "scene">[]): Step[] => steps.map((step, i) => ({...step, scene: SCENES[i]}));
 
@@ -51,7 +52,8 @@ export const TOUR: {[language in Language]: Words} = {
       {title: "Two kinds of run, two kinds of worker", text: [
         "The first run computes many positions at once; each later one computes one and reads many. That is why kvrelay can run " +
         "them on different workers and ship the K and V between them.",
-        "Choose the execution split on the left and run it: the blue bars are what was shipped, and this view shows when."]},
+        "This is the split answer of the comparison. The light blue part was shipped while the prompt was still being computed; " +
+        "under the cells of its first run a blue bar shows which positions went."]},
     ]),
   },
   ko: {
@@ -74,7 +76,7 @@ export const TOUR: {[language in Language]: Words} = {
         "토큰을 선택한 실행은 그 토큰의 K와 V를 계산하지 않습니다. 출력과 캐시는 한 걸음 차이로 함께 자라고, 마지막 토큰의 KV는 아무도 읽지 않으므로 만들어지지 않습니다."]},
       {title: "두 종류의 실행, 두 종류의 작업자", text: [
         "첫 실행은 여러 위치를 한꺼번에 계산하고, 그다음부터는 하나를 계산하고 많이 읽습니다. 그래서 kvrelay는 둘을 다른 작업자에게 맡기고 K와 V를 보낼 수 있습니다.",
-        "왼쪽에서 split을 골라 실행해 보세요. 파란 막대가 보낸 부분이고, 이 화면이 그 시간을 보여 줍니다."]},
+        "비교에서 나누어 실행한 답의 여정입니다. 연한 파란색은 프롬프트를 계산하는 동안 보낸 부분입니다. 첫 실행의 칸 아래 파란 막대가 보낸 위치를 보여 줍니다."]},
     ]),
   },
 };
