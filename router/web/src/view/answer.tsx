@@ -1,7 +1,7 @@
 // The answer as it streams: each token can be pointed at, or reached with the arrow keys, and tells its probability and
 // the alternatives.
 import {memo} from "./memo";
-import {useEffect, useState} from "preact/hooks";
+import {useEffect, useRef, useState} from "preact/hooks";
 import type {Token} from "../api/events";
 import {app} from "../state/app";
 import {executionName} from "../state/form";
@@ -12,6 +12,8 @@ import {count, ms, percent, plural} from "./format";
 
 // Tokens are drawn in pieces of this many: only the last piece changes while they stream.
 const PIECE = 64;
+// Of a long prompt its end is shown, for the answer goes on from there.
+const PROMPT_SHOWN = 600; // characters
 
 const shade = (token: Token): string => {
   if (token.logprob === null) return "";
@@ -79,6 +81,10 @@ export function Answer() {
   const {shown} = useStore(app, (state) => [state.shown, state.shown?.version]);
   const [chosen, setChosen] = useState(-1);
   useEffect(() => setChosen(-1), [shown?.id]);
+  const stream = useRef<HTMLDivElement>(null);
+  useEffect(() => { // what has come last stays in view
+    if (stream.current && shown?.state === "running") stream.current.scrollTop = stream.current.scrollHeight;
+  }, [shown?.version]);
   if (!shown) return <section class="answer card" aria-label="Answer"><p class="dim">Nothing has run yet.</p></section>;
   const pieces: Token[][] = [];
   for (let at = 0; at < shown.tokens.length; at += PIECE) pieces.push(shown.tokens.slice(at, at + PIECE));
@@ -95,9 +101,9 @@ export function Answer() {
   const prompt = shown.request.text ?? shown.request.chat?.messages.map((m) => `${m.role}: ${m.content}`).join("\n") ?? "";
   return (
     <section class="answer card" aria-label="Answer" data-request={shown.id} data-state={shown.state}>
-      <div class="stream" id="stream" tabIndex={0} role="group" aria-label="Tokens: arrow keys choose one"
+      <div class="stream" id="stream" ref={stream} tabIndex={0} role="group" aria-label="Tokens: arrow keys choose one"
            onMouseOver={choose} onClick={choose} onKeyDown={onKey}>
-        <span class="prompt">{prompt.length > 2000 ? `${prompt.slice(0, 2000)} …` : prompt}</span>
+        <span class="prompt">{prompt.length > PROMPT_SHOWN ? `… ${prompt.slice(-PROMPT_SHOWN)}` : prompt}</span>
         {pieces.map((tokens, i) => <Piece key={i} tokens={tokens} from={i * PIECE} chosen={chosen} />)}
         {shown.state === "running" ? <span class="caret" aria-hidden="true" /> : null}
       </div>

@@ -5,6 +5,7 @@ import {useEffect, useLayoutEffect, useRef, useState} from "preact/hooks";
 import {type Range, type Row, rowsOf} from "../trace/cells";
 import {positionName, tokenAt} from "../trace/names";
 import type {TraceRecord} from "../trace/record";
+import {tickStep} from "./curve";
 
 export interface GridSize {
   cell: number; // width of a position, in pixels
@@ -65,7 +66,7 @@ function Boundary({row, size, y, x0}: {row: Row; size: GridSize; y: number; x0: 
 // Names of the columns in view, as many as there is room for.
 function Heads({record, first, end, size, x0}:
                {record: TraceRecord; first: number; end: number; size: GridSize; x0: number}) {
-  const every = Math.max(1, Math.ceil(30 / size.cell));
+  const every = Math.max(1, tickStep((record.columns > 1000 ? 44 : 30) / size.cell, 1));
   const heads = [];
   for (let p = Math.ceil(first / every) * every; p < end; p += every) {
     const x = x0 + p * size.cell;
