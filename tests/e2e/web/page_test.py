@@ -97,6 +97,7 @@ class Page(unittest.TestCase):
     browsers.until(page, f"document.querySelectorAll('#cache-figure [data-kv-ready]').length === {len(runs)}")
     after = [event["positions"]["shipped"] for event in events if "run" in event]
     shipped = [now - before for before, now in zip([0] + after, after)]
+    self.check_places(page)
     cells = drawn(page)
     self.assertEqual(sorted(cells), [run["run"] for run in runs])
     boundaries = dict(page.eval_on_selector_all(
@@ -109,6 +110,17 @@ class Page(unittest.TestCase):
       drawn_pairs = pairs.evaluate("e => [...e.querySelectorAll('.pair')].reduce((n, p) => n + Number(p.dataset.pairs), 0)")
       self.assertEqual(drawn_pairs, int(run["attention_pairs"]))
     page.click("#fit")
+
+  def check_places(self, page):
+    """What an element says of its positions is where it stands, and how wide it is."""
+    places = page.eval_on_selector_all("#cache-figure [data-kind]", """all => all.map((e) => [Number(e.dataset.first),
+        Number(e.dataset.last) + 1, Number(e.getAttribute("x")), Number(e.getAttribute("width"))])""")
+    gap = 1  # between cells
+    cell = (places[0][3] + gap) / (places[0][1] - places[0][0])
+    left = places[0][2] - places[0][0] * cell
+    for first, end, x, width in places:
+      self.assertAlmostEqual(x, left + first * cell, places=3)
+      self.assertAlmostEqual(width + gap, (end - first) * cell, places=3)
 
   def check_exports(self, page):
     def saved(button):
