@@ -56,13 +56,18 @@ function literal(text) {
 async function writePage(file) {
   const script = await bundle("src/main.tsx", {minify: true, format: "iife", target: "es2021"});
   const style = await bundle("src/style/page.css", {minify: true});
-  for (const [name, text] of [["script", script], ["style", style]]) {
+  for (const [name, text] of [
+    ["script", script],
+    ["style", style],
+  ]) {
     if (text.toLowerCase().includes(`</${name}`)) throw new Error(`the ${name} would end its own element`);
   }
   const page = readFileSync("src/page.html", "utf8")
     .replace("<!--style-->", () => `<style>${style}</style>`)
     .replace("<!--script-->", () => `<script>${script}</script>`);
-  writeFileSync(file, `// Made by router/web/build.mjs.
+  writeFileSync(
+    file,
+    `// Made by router/web/build.mjs.
 #include "router/web/page.h"
 
 namespace kvrelay::web {
@@ -74,7 +79,8 @@ const char kPageContentSecurityPolicy[] =
 ${literal(policyOf(script, style))};
 
 }  // namespace kvrelay::web
-`);
+`,
+  );
 }
 
 async function runTests() {
@@ -85,8 +91,14 @@ async function runTests() {
   const names = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
   if (names.length === 0) throw new Error("there are no tests");
   for (const name of names) {
-    await build({...OPTIONS, entryPoints: [`test/${name}`], platform: "node", format: "esm", sourcemap: "inline",
-                 outfile: `tests/${name.replace(/\.ts$/, ".mjs")}`});
+    await build({
+      ...OPTIONS,
+      entryPoints: [`test/${name}`],
+      platform: "node",
+      format: "esm",
+      sourcemap: "inline",
+      outfile: `tests/${name.replace(/\.ts$/, ".mjs")}`,
+    });
   }
   const files = names.map((name) => `tests/${name.replace(/\.ts$/, ".mjs")}`);
   return spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], {stdio: "inherit"}).status;

@@ -12,12 +12,29 @@ export interface Options {
 // The events of a request, in protobuf's JSON.
 export function events({execution, prompt, tokens, reused = 0}: Options): unknown[] {
   const cached = execution !== "NO_CACHE";
-  const positions = {prompt, computed: 0, reused, received: 0, shipped: 0, recomputed: 0, discarded: 0, kv_ready: 0,
-                     selected: 0};
-  const lines: unknown[] = [{
-    started: {request_id: "r", seed: "7", prompt_tokens: prompt, prompt_token_ids: Array(prompt).fill(5),
-              placement: {execution: `EXECUTION_${execution}`, prefill_instance: "a", decode_instance: "b"}},
-    positions: {...positions}}];
+  const positions = {
+    prompt,
+    computed: 0,
+    reused,
+    received: 0,
+    shipped: 0,
+    recomputed: 0,
+    discarded: 0,
+    kv_ready: 0,
+    selected: 0,
+  };
+  const lines: unknown[] = [
+    {
+      started: {
+        request_id: "r",
+        seed: "7",
+        prompt_tokens: prompt,
+        prompt_token_ids: Array(prompt).fill(5),
+        placement: {execution: `EXECUTION_${execution}`, prefill_instance: "a", decode_instance: "b"},
+      },
+      positions: {...positions},
+    },
+  ];
   for (let i = 0; i < tokens; ++i) {
     const end = prompt + i;
     const first = !cached ? 0 : i === 0 ? reused : end - 1;
@@ -31,15 +48,35 @@ export function events({execution, prompt, tokens, reused = 0}: Options): unknow
     for (let q = first; q < end; ++q) pairs += q + 1;
     lines.push({token: {index: i, id: 100 + i, text: `t${i}`, logprob: -0.5}, positions: {...positions}});
     lines.push({
-      run: {run: i + 1, instance: execution === "SPLIT" && i === 0 ? "a" : "b", first_position: first, end_position: end,
-            computed: end - first - again, recomputed: again, appended: end - first, positions_read: end,
-            attention_pairs: String(pairs), token_id: 100 + i, kv_ready: positions.kv_ready, history: end + 1,
-            start: `${i / 10}s`, duration: "0.05s", bytes_shipped: execution === "SPLIT" && i === 0 ? String(10 * (prompt - reused)) : "0"},
-      positions: {...positions}});
+      run: {
+        run: i + 1,
+        instance: execution === "SPLIT" && i === 0 ? "a" : "b",
+        first_position: first,
+        end_position: end,
+        computed: end - first - again,
+        recomputed: again,
+        appended: end - first,
+        positions_read: end,
+        attention_pairs: String(pairs),
+        token_id: 100 + i,
+        kv_ready: positions.kv_ready,
+        history: end + 1,
+        start: `${i / 10}s`,
+        duration: "0.05s",
+        bytes_shipped: execution === "SPLIT" && i === 0 ? String(10 * (prompt - reused)) : "0",
+      },
+      positions: {...positions},
+    });
   }
-  lines.push({finished: {reason: "FINISH_REASON_LENGTH", usage: {prompt, completion: tokens}, attempts: 1,
-                         timings: {first_token: "0.06s", decode: "0.2s", transfer: "0.04s", transfer_hidden: "0.03s"}},
-              positions: {...positions}});
+  lines.push({
+    finished: {
+      reason: "FINISH_REASON_LENGTH",
+      usage: {prompt, completion: tokens},
+      attempts: 1,
+      timings: {first_token: "0.06s", decode: "0.2s", transfer: "0.04s", transfer_hidden: "0.03s"},
+    },
+    positions: {...positions},
+  });
   return lines;
 }
 

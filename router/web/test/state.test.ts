@@ -35,14 +35,24 @@ test("fragments that hold no request", () => {
 test("forms and requests", () => {
   const form = formOf(EXAMPLE);
   assert.deepEqual(requestOf(form), EXAMPLE);
-  assert.deepEqual(requestOf({...form, seed: "18446744073709551615", topK: "5"}),
-                   {...EXAMPLE, sampling: {temperature: 0, top_k: 5, seed: "18446744073709551615"}});
+  assert.deepEqual(requestOf({...form, seed: "18446744073709551615", topK: "5"}), {
+    ...EXAMPLE,
+    sampling: {temperature: 0, top_k: 5, seed: "18446744073709551615"},
+  });
   for (const part of [{temperature: "hot"}, {seed: "-1"}, {maxTokens: "1.5"}]) {
     assert.ok("wrong" in requestOf({...form, ...part}));
   }
-  const hostile = formOf({text: 5, chat: {messages: [{role: "<x>", content: {}}, 7]}, execution: "RUN", stop: [1, "a"],
-                          sampling: "none", max_tokens: {}});
-  assert.deepEqual([hostile.text, hostile.turns, hostile.execution, hostile.stop, hostile.maxTokens],
-                   ["", [{role: "user", content: ""}], "EXECUTION_UNSPECIFIED", "a", ""]);
+  const hostile = formOf({
+    text: 5,
+    chat: {messages: [{role: "<x>", content: {}}, 7]},
+    execution: "RUN",
+    stop: [1, "a"],
+    sampling: "none",
+    max_tokens: {},
+  });
+  assert.deepEqual(
+    [hostile.text, hostile.turns, hostile.execution, hostile.stop, hostile.maxTokens],
+    ["", [{role: "user", content: ""}], "EXECUTION_UNSPECIFIED", "a", ""],
+  );
   assert.equal(formOf(null).mode, "text");
 });

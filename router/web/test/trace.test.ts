@@ -11,17 +11,27 @@ import {readEvent} from "../src/api/events";
 import {TraceRecord} from "../src/trace/record";
 
 const ALL: Options[] = [
-  {execution: "LOCAL", prompt: 3, tokens: 3}, {execution: "SPLIT", prompt: 3, tokens: 3},
-  {execution: "NO_CACHE", prompt: 3, tokens: 3}, {execution: "LOCAL", prompt: 130, tokens: 5, reused: 128},
+  {execution: "LOCAL", prompt: 3, tokens: 3},
+  {execution: "SPLIT", prompt: 3, tokens: 3},
+  {execution: "NO_CACHE", prompt: 3, tokens: 3},
+  {execution: "LOCAL", prompt: 130, tokens: 5, reused: 128},
 ];
 
 test("the article's example", () => {
-  const cells = (execution: Options["execution"]) => rowsOf(record({execution, prompt: 3, tokens: 3})).map((row) =>
-    row.ranges.map(({kind, first, end}) => `${kind} ${first}-${end - 1}`).join(", ") + ` | ${row.kvReady}`);
+  const cells = (execution: Options["execution"]) =>
+    rowsOf(record({execution, prompt: 3, tokens: 3})).map(
+      (row) => row.ranges.map(({kind, first, end}) => `${kind} ${first}-${end - 1}`).join(", ") + ` | ${row.kvReady}`,
+    );
   assert.deepEqual(cells("LOCAL"), [
-    "first 0-2, selected 3-3 | 3", "read 0-2, first 3-3, selected 4-4 | 4", "read 0-3, first 4-4, selected 5-5 | 5"]);
+    "first 0-2, selected 3-3 | 3",
+    "read 0-2, first 3-3, selected 4-4 | 4",
+    "read 0-3, first 4-4, selected 5-5 | 5",
+  ]);
   assert.deepEqual(cells("NO_CACHE"), [
-    "first 0-2, selected 3-3 | 0", "again 0-2, first 3-3, selected 4-4 | 0", "again 0-3, first 4-4, selected 5-5 | 0"]);
+    "first 0-2, selected 3-3 | 0",
+    "again 0-2, first 3-3, selected 4-4 | 0",
+    "again 0-3, first 4-4, selected 5-5 | 0",
+  ]);
   assert.deepEqual(cells("SPLIT")[0], "first 0-2, shipped 0-2, selected 3-3 | 3");
 });
 
@@ -57,21 +67,33 @@ test("a trace that does not add up is told", () => {
 test("wrong guesses stand behind the run", () => {
   const made = record(ALL[0]);
   made.runs[1] = {...made.runs[1], rejected: 4};
-  assert.deepEqual(rowsOf(made)[1].ranges.find((range) => range.kind === "rejected"),
-                   {kind: "rejected", first: 4, end: 8});
+  assert.deepEqual(
+    rowsOf(made)[1].ranges.find((range) => range.kind === "rejected"),
+    {kind: "rejected", first: 4, end: 8},
+  );
 });
 
 test("attention has all pairs of the run, however it is cut", () => {
   for (const options of ALL) {
     for (const run of record(options).runs) {
-      for (const [columns, rows] of [[5, 4], [24, 8], [300, 300]]) {
+      for (const [columns, rows] of [
+        [5, 4],
+        [24, 8],
+        [300, 300],
+      ]) {
         const attention = attentionOf(run, columns, rows);
         assert.equal(attention.pairs, run.pairs);
         assert.ok(attention.columns.length <= columns && attention.rows.length <= rows);
       }
     }
   }
-  for (const [q0, q1, k0, k1] of [[0, 5, 0, 5], [3, 9, 2, 7], [4, 5, 0, 9], [0, 2, 3, 6], [6, 9, 1, 2]]) {
+  for (const [q0, q1, k0, k1] of [
+    [0, 5, 0, 5],
+    [3, 9, 2, 7],
+    [4, 5, 0, 9],
+    [0, 2, 3, 6],
+    [6, 9, 1, 2],
+  ]) {
     let pairs = 0;
     for (let q = q0; q < q1; ++q) for (let k = k0; k < k1; ++k) pairs += k <= q ? 1 : 0;
     assert.equal(pairsBetween({first: q0, end: q1}, {first: k0, end: k1}), pairs);
@@ -80,12 +102,24 @@ test("attention has all pairs of the run, however it is cut", () => {
 
 test("costs and comparison", () => {
   const [local, split, none] = ALL.slice(0, 3).map(record);
-  assert.deepEqual(costsOf(none), {runs: 3, computed: 12, recomputed: 7, pairs: 31, read: 0, shippedBytes: 0, totalMs: 260});
+  assert.deepEqual(costsOf(none), {
+    runs: 3,
+    computed: 12,
+    recomputed: 7,
+    pairs: 31,
+    read: 0,
+    shippedBytes: 0,
+    totalMs: 260,
+  });
   assert.equal(costsOf(local).computed, 5);
   assert.equal(costsOf(local).read, 7);
   assert.equal(bytesPerPosition(split), 10);
   assert.equal(bytesPerPosition(local), 0);
-  assert.deepEqual(curve(none, "computed"), [{x: 4, y: 3}, {x: 5, y: 7}, {x: 6, y: 12}]);
+  assert.deepEqual(curve(none, "computed"), [
+    {x: 4, y: 3},
+    {x: 5, y: 7},
+    {x: 6, y: 12},
+  ]);
   assert.deepEqual(sameTokens([local, split, none]), {compared: 3, identical: true, difference: ""});
   none.tokens[1] = {...none.tokens[1], logprob: -0.5000001};
   assert.ok(sameTokens([local, none]).difference.endsWith("differ at x1"));
@@ -95,7 +129,10 @@ test("costs and comparison", () => {
 
 test("lanes, incidents and Perfetto", () => {
   const split = journeyOf(record(ALL[1]));
-  assert.deepEqual(split.lanes.map((lane) => lane.id), ["browser", "router", "a", "link", "b"]);
+  assert.deepEqual(
+    split.lanes.map((lane) => lane.id),
+    ["browser", "router", "a", "link", "b"],
+  );
   assert.deepEqual(split.incidents, []);
   const [hidden, rest] = split.lanes[3].spans;
   assert.ok(Math.abs(hidden.startMs + hidden.durationMs - rest.startMs) < 1e-9);

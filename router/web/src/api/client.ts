@@ -4,7 +4,10 @@ import {Lines} from "./lines";
 
 // What went wrong, in the router's words. `status` is HTTP's; 0: it could not be reached, or the stream broke.
 export class CallError extends Error {
-  constructor(readonly status: number, message: string) {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
     super(message);
   }
 }
@@ -20,7 +23,13 @@ async function call(path: string, init: RequestInit): Promise<Response> {
   if (bearer) headers.set("Authorization", `Bearer ${bearer}`);
   let response: Response;
   try {
-    response = await fetch(path, {...init, headers, cache: "no-store", credentials: "omit", referrerPolicy: "no-referrer"});
+    response = await fetch(path, {
+      ...init,
+      headers,
+      cache: "no-store",
+      credentials: "omit",
+      referrerPolicy: "no-referrer",
+    });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
     throw new CallError(0, "the router cannot be reached");
@@ -36,7 +45,12 @@ async function call(path: string, init: RequestInit): Promise<Response> {
 }
 
 function post(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
-  return call(path, {method: "POST", body: JSON.stringify(body), headers: {"Content-Type": "application/json"}, signal});
+  return call(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: {"Content-Type": "application/json"},
+    signal,
+  });
 }
 
 export async function get(path: "/kvrelay/v1/model" | "/kvrelay/v1/status"): Promise<unknown> {
@@ -64,6 +78,8 @@ export async function generate(request: GenerateRequest, onEvent: (event: Event)
 // The text of each token of a prompt.
 export async function promptPieces(request: GenerateRequest): Promise<string[]> {
   const prompt = request.chat ? {messages: request.chat.messages} : {prompt: request.text ?? ""};
-  const answer = (await (await post("/tokenize", {...prompt, return_token_strs: true})).json()) as {token_strs?: string[]};
+  const answer = (await (await post("/tokenize", {...prompt, return_token_strs: true})).json()) as {
+    token_strs?: string[];
+  };
   return answer.token_strs ?? [];
 }

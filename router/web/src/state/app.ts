@@ -29,8 +29,19 @@ export interface App {
 }
 
 export const app = new Store<App>({
-  form: formOf(EXAMPLE), tab: "cache", records: [], shown: null, step: -1, playing: false, comparison: [], notice: "",
-  noticeIsError: false, model: null, status: null, statusError: "", needsToken: false,
+  form: formOf(EXAMPLE),
+  tab: "cache",
+  records: [],
+  shown: null,
+  step: -1,
+  playing: false,
+  comparison: [],
+  notice: "",
+  noticeIsError: false,
+  model: null,
+  status: null,
+  statusError: "",
+  needsToken: false,
 });
 
 let stopper: AbortController | null = null;
@@ -49,17 +60,24 @@ async function run(request: GenerateRequest, title: string, signal: AbortSignal,
   const record = new TraceRecord(++numbers, request, title);
   const records = [record, ...app.state.records].slice(0, RECORDS_MAX);
   app.set(show ? {records, shown: record, step: -1, playing: false} : {records});
-  promptPieces(request).then((pieces) => {
-    record.promptPieces = pieces;
-    ++record.version;
-    app.changed();
-  }, () => {}); // their ids are shown instead; the generation tells what is wrong with a prompt
+  promptPieces(request).then(
+    (pieces) => {
+      record.promptPieces = pieces;
+      ++record.version;
+      app.changed();
+    },
+    () => {},
+  ); // their ids are shown instead; the generation tells what is wrong with a prompt
   const sent = performance.now();
   try {
-    await generate(request, (event) => {
-      record.add(event, performance.now() - sent);
-      app.changed();
-    }, signal);
+    await generate(
+      request,
+      (event) => {
+        record.add(event, performance.now() - sent);
+        app.changed();
+      },
+      signal,
+    );
     record.close();
   } catch (error) {
     if ((error as Error).name === "AbortError") record.stop();

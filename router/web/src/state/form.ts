@@ -24,7 +24,12 @@ export interface Form {
 
 // The article's example: three tokens in, three tokens out.
 export const EXAMPLE: GenerateRequest = {
-  text: "Once upon a", max_tokens: 3, execution: "EXECUTION_LOCAL", sampling: {temperature: 0}, logprobs: 5, trace: true,
+  text: "Once upon a",
+  max_tokens: 3,
+  execution: "EXECUTION_LOCAL",
+  sampling: {temperature: 0},
+  logprobs: 5,
+  trace: true,
 };
 
 export const ROLES: Turn["role"][] = ["system", "user", "assistant"];
@@ -39,7 +44,10 @@ export function executionName(execution: Execution): string {
 }
 
 const SAMPLING: [keyof Form, string][] = [
-  ["temperature", "temperature"], ["topK", "top_k"], ["topP", "top_p"], ["minP", "min_p"],
+  ["temperature", "temperature"],
+  ["topK", "top_k"],
+  ["topP", "top_p"],
+  ["minP", "min_p"],
   ["repetitionPenalty", "repetition_penalty"],
 ];
 

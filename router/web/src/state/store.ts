@@ -33,9 +33,13 @@ export function useStore<S extends object>(store: Store<S>, watched?: (state: S)
   const [, again] = useReducer<number, void>((n) => n + 1, 0);
   const seen = useRef<unknown[]>([]);
   seen.current = watched ? watched(store.state) : [];
-  useEffect(() => store.follow(() => {
-    const now = watched ? watched(store.state) : [];
-    if (!watched || now.some((value, i) => value !== seen.current[i])) again();
-  }), [store]);
+  useEffect(
+    () =>
+      store.follow(() => {
+        const now = watched ? watched(store.state) : [];
+        if (!watched || now.some((value, i) => value !== seen.current[i])) again();
+      }),
+    [store],
+  );
   return store.state;
 }

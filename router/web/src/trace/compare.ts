@@ -12,8 +12,15 @@ export interface Costs {
 }
 
 export function costsOf(record: TraceRecord): Costs {
-  const costs: Costs = {runs: record.runs.length, computed: 0, recomputed: 0, pairs: 0, read: 0, shippedBytes: 0,
-                        totalMs: record.totalMs};
+  const costs: Costs = {
+    runs: record.runs.length,
+    computed: 0,
+    recomputed: 0,
+    pairs: 0,
+    read: 0,
+    shippedBytes: 0,
+    totalMs: record.totalMs,
+  };
   for (const run of record.runs) {
     costs.computed += run.computed + run.recomputed;
     costs.recomputed += run.recomputed;
@@ -59,7 +66,11 @@ export function sameTokens(records: TraceRecord[]): Verdict {
       const a = base.tokens[i];
       const b = other.tokens[i];
       if (a?.id !== b?.id || !Object.is(a.logprob, b.logprob)) {
-        return {compared: done.length, identical: false, difference: `${base.title} and ${other.title} differ at x${i}`};
+        return {
+          compared: done.length,
+          identical: false,
+          difference: `${base.title} and ${other.title} differ at x${i}`,
+        };
       }
     }
   }

@@ -33,6 +33,8 @@ export function visible(text: string): string {
   return text
     .replace(/ /g, "·")
     .replace(/[\u0000-\u001f\u007f]/g, (c) => NAMED[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)))
-    .replace(/[\u0080-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (c) =>
-      `⟨${c.charCodeAt(0).toString(16).padStart(4, "0")}⟩`);
+    .replace(
+      /[\u0080-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+      (c) => `⟨${c.charCodeAt(0).toString(16).padStart(4, "0")}⟩`,
+    );
 }

@@ -16,7 +16,11 @@ export class TraceRecord {
   error = "";
   version = 0; // grows with every change
 
-  constructor(readonly id: number, readonly request: GenerateRequest, readonly title: string) {}
+  constructor(
+    readonly id: number,
+    readonly request: GenerateRequest,
+    readonly title: string,
+  ) {}
 
   add(event: Event, nowMs: number): void {
     ++this.version;
@@ -72,5 +76,15 @@ export class TraceRecord {
 }
 
 function emptyPositions(): Positions {
-  return {prompt: 0, computed: 0, reused: 0, received: 0, shipped: 0, recomputed: 0, discarded: 0, kvReady: 0, selected: 0};
+  return {
+    prompt: 0,
+    computed: 0,
+    reused: 0,
+    received: 0,
+    shipped: 0,
+    recomputed: 0,
+    discarded: 0,
+    kvReady: 0,
+    selected: 0,
+  };
 }

@@ -32,26 +32,49 @@ export function Curve({lines, width, yName}: {lines: Line[]; width: number; yNam
   const yTicks = Array.from({length: Math.floor(yMax / yStep) + 1}, (_, i) => i * yStep);
   const xTicks = Array.from({length: Math.floor(xMax / xStep) + 1}, (_, i) => i * xStep).filter((v) => v >= xMin);
   let free = -Infinity; // names do not overlap
-  const names = lines.map((line) => ({line, at: y(line.points[line.points.length - 1]?.y ?? 0)}))
-    .sort((a, b) => a.at - b.at).map(({line, at}) => ({line, at: (free = Math.max(at, free + 14))}));
+  const names = lines
+    .map((line) => ({line, at: y(line.points[line.points.length - 1]?.y ?? 0)}))
+    .sort((a, b) => a.at - b.at)
+    .map(({line, at}) => ({line, at: (free = Math.max(at, free + 14))}));
   return (
-    <svg class="figure" id="curve-figure" width={width} height={HEIGHT} role="img"
-         aria-label={`${yName} against history: ${lines.map((line) =>
-           `${line.name} ${count(line.points[line.points.length - 1]?.y ?? 0)}`).join(", ")}`}>
+    <svg
+      class="figure"
+      id="curve-figure"
+      width={width}
+      height={HEIGHT}
+      role="img"
+      aria-label={`${yName} against history: ${lines
+        .map((line) => `${line.name} ${count(line.points[line.points.length - 1]?.y ?? 0)}`)
+        .join(", ")}`}
+    >
       {yTicks.map((v) => (
         <g key={v}>
           <path class="rule" d={`M${LEFT} ${y(v)} H${width - RIGHT}`} />
-          <text class="name" x={LEFT - 8} y={y(v) + 4} text-anchor="end">{count(v)}</text>
+          <text class="name" x={LEFT - 8} y={y(v) + 4} text-anchor="end">
+            {count(v)}
+          </text>
         </g>
       ))}
-      {xTicks.map((v) => <text key={v} class="name" x={x(v)} y={HEIGHT - 18} text-anchor="middle">{count(v)}</text>)}
-      <text class="dim" x={(LEFT + width - RIGHT) / 2} y={HEIGHT - 3} text-anchor="middle">tokens of prompt and answer</text>
+      {xTicks.map((v) => (
+        <text key={v} class="name" x={x(v)} y={HEIGHT - 18} text-anchor="middle">
+          {count(v)}
+        </text>
+      ))}
+      <text class="dim" x={(LEFT + width - RIGHT) / 2} y={HEIGHT - 3} text-anchor="middle">
+        tokens of prompt and answer
+      </text>
       {lines.map((line) => (
-        <path key={line.name} class={`line ${line.kind}`} data-line={line.name}
-              d={line.points.map((p, i) => `${i === 0 ? "M" : "L"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("")} />
+        <path
+          key={line.name}
+          class={`line ${line.kind}`}
+          data-line={line.name}
+          d={line.points.map((p, i) => `${i === 0 ? "M" : "L"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("")}
+        />
       ))}
       {names.map(({line, at}) => (
-        <text key={line.name} class={`ink-${line.kind}`} x={width - RIGHT + 8} y={at + 4}>{line.name}</text>
+        <text key={line.name} class={`ink-${line.kind}`} x={width - RIGHT + 8} y={at + 4}>
+          {line.name}
+        </text>
       ))}
     </svg>
   );

@@ -1,7 +1,17 @@
 // A figure as a file: the SVG that is on the page with its looks written into it, or a PNG of that.
 
-const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity",
-               "font-family", "font-size", "font-weight"];
+const LOOKS = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "stroke-linecap",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+];
 
 // A copy that looks the same where there is no style sheet.
 export function standalone(figure: SVGSVGElement): string {
@@ -56,9 +66,16 @@ export function ExportButtons({figure, name}: {figure: string; name: string}) {
   };
   return (
     <p class="exports">
-      <button type="button" class="quiet" onClick={() =>
-        download(new Blob([standalone(svg())], {type: "image/svg+xml"}), `${name}.svg`)}>Save SVG</button>
-      <button type="button" class="quiet" onClick={() => void asPng()}>Save PNG</button>
+      <button
+        type="button"
+        class="quiet"
+        onClick={() => download(new Blob([standalone(svg())], {type: "image/svg+xml"}), `${name}.svg`)}
+      >
+        Save SVG
+      </button>
+      <button type="button" class="quiet" onClick={() => void asPng()}>
+        Save PNG
+      </button>
     </p>
   );
 }

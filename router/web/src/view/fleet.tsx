@@ -12,8 +12,13 @@ function Pool({worker}: {worker: Worker}) {
   const share = (blocks: number) => (worker.blocksTotal > 0 ? (160 * blocks) / worker.blocksTotal : 0);
   const used = share(worker.blocksReferenced);
   return (
-    <svg class="figure pool" width={160} height={12} role="img"
-         aria-label={`${worker.blocksReferenced} blocks in use, ${worker.blocksCached} kept, of ${worker.blocksTotal}`}>
+    <svg
+      class="figure pool"
+      width={160}
+      height={12}
+      role="img"
+      aria-label={`${worker.blocksReferenced} blocks in use, ${worker.blocksCached} kept, of ${worker.blocksTotal}`}
+    >
       <rect class="free" width={160} height={12} rx={2} />
       <rect class="cell first" width={used} height={12} />
       <rect class="cell read" x={used} width={share(worker.blocksCached)} height={12} />
@@ -24,14 +29,36 @@ function Pool({worker}: {worker: Worker}) {
 function WorkerRow({worker, rate}: {worker: Worker; rate: number | null}) {
   return (
     <tr data-worker={worker.instance} data-ready={worker.ready}>
-      <th scope="row"><span class="mono">{worker.instance || worker.address}</span><br /><span class="dim">{worker.role}</span></th>
-      <td>{worker.ready ? <span class="ink-read">● ready</span> : <span class="ink-bad">○ {worker.problem || "not ready"}</span>}</td>
-      <td>{count(worker.active)}{worker.queued > 0 ? ` + ${count(worker.queued)} waiting` : ""}</td>
+      <th scope="row">
+        <span class="mono">{worker.instance || worker.address}</span>
+        <br />
+        <span class="dim">{worker.role}</span>
+      </th>
+      <td>
+        {worker.ready ? (
+          <span class="ink-read">● ready</span>
+        ) : (
+          <span class="ink-bad">○ {worker.problem || "not ready"}</span>
+        )}
+      </td>
+      <td>
+        {count(worker.active)}
+        {worker.queued > 0 ? ` + ${count(worker.queued)} waiting` : ""}
+      </td>
       <td>{rate === null ? "…" : rate.toFixed(0)}</td>
-      <td><Pool worker={worker} /><br />
-        <span class="dim">{count(worker.blocksReferenced)} in use, {count(worker.blocksCached)} kept, of {count(worker.blocksTotal)}</span></td>
+      <td>
+        <Pool worker={worker} />
+        <br />
+        <span class="dim">
+          {count(worker.blocksReferenced)} in use, {count(worker.blocksCached)} kept, of {count(worker.blocksTotal)}
+        </span>
+      </td>
       <td>{ms(worker.heartbeatMs)}</td>
-      <td class="dim">{worker.numerics}<br />{worker.kernel}</td>
+      <td class="dim">
+        {worker.numerics}
+        <br />
+        {worker.kernel}
+      </td>
     </tr>
   );
 }
@@ -62,20 +89,42 @@ export function FleetView() {
     setBefore(last.current);
     last.current = status;
   }, [status]);
-  if (!status) return <div class="card"><p class={statusError ? "notice error" : "dim"}>{statusError || "Asking the router."}</p></div>;
+  if (!status)
+    return (
+      <div class="card">
+        <p class={statusError ? "notice error" : "dim"}>{statusError || "Asking the router."}</p>
+      </div>
+    );
   return (
     <div class="card" id="fleet">
-      <p>Router <span class="mono">{status.instance}</span> {status.version}, {count(status.active)} requests in it now
-        {model ? <>; context of {count(model.contextLength)} tokens</> : null}. {statusError ? <span class="ink-bad">{statusError}</span> : null}</p>
+      <p>
+        Router <span class="mono">{status.instance}</span> {status.version}, {count(status.active)} requests in it now
+        {model ? <>; context of {count(model.contextLength)} tokens</> : null}.{" "}
+        {statusError ? <span class="ink-bad">{statusError}</span> : null}
+      </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Workers">
         <table>
           <thead>
-            <tr>{["worker", "state", "sessions", "steps per second", "KV blocks of 64 positions", "last sign of life", "numerics, kernels"]
-              .map((name) => <th scope="col" key={name}>{name}</th>)}</tr>
+            <tr>
+              {[
+                "worker",
+                "state",
+                "sessions",
+                "steps per second",
+                "KV blocks of 64 positions",
+                "last sign of life",
+                "numerics, kernels",
+              ].map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
+            </tr>
           </thead>
           <tbody>
             {status.workers.map((worker) => (
-              <WorkerRow key={worker.address} worker={worker} rate={rateOf(worker, status, before)} />))}
+              <WorkerRow key={worker.address} worker={worker} rate={rateOf(worker, status, before)} />
+            ))}
           </tbody>
         </table>
       </div>

@@ -23,8 +23,21 @@ interface View {
   height: number;
 }
 
-function Cells({range, row, size, y, x0, record}:
-               {range: Range; row: Row; size: GridSize; y: number; x0: number; record: TraceRecord}) {
+function Cells({
+  range,
+  row,
+  size,
+  y,
+  x0,
+  record,
+}: {
+  range: Range;
+  row: Row;
+  size: GridSize;
+  y: number;
+  x0: number;
+  record: TraceRecord;
+}) {
   const gap = size.cell > 6 ? 1 : 0;
   const low = range.kind === "shipped" || range.kind === "rejected";
   const height = low ? Math.max(1, size.row * 0.2) : Math.max(1, size.row - (size.row > 6 ? 2 : 0));
@@ -33,9 +46,22 @@ function Cells({range, row, size, y, x0, record}:
   const name = range.kind === "selected" && size.cell >= 26 ? tokenAt(record, range.first) : "";
   return (
     <>
-      <rect class={`cell ${range.kind}`} x={x} y={low ? y + size.row - height - 1 : y} width={width} height={height}
-            data-run={row.run.run} data-kind={range.kind} data-first={range.first} data-last={range.end - 1} />
-      {name ? <text class="in-cell" x={x + 4} y={y + size.row / 2 + 3}>{cut(name, size.cell - 6)}</text> : null}
+      <rect
+        class={`cell ${range.kind}`}
+        x={x}
+        y={low ? y + size.row - height - 1 : y}
+        width={width}
+        height={height}
+        data-run={row.run.run}
+        data-kind={range.kind}
+        data-first={range.first}
+        data-last={range.end - 1}
+      />
+      {name ? (
+        <text class="in-cell" x={x + 4} y={y + size.row / 2 + 3}>
+          {cut(name, size.cell - 6)}
+        </text>
+      ) : null}
     </>
   );
 }
@@ -45,8 +71,21 @@ function cut(text: string, width: number): string {
   return text.length <= fits ? text : fits < 2 ? "" : `${text.slice(0, fits - 1)}…`;
 }
 
-function GridRow({row, size, y, x0, record, state}:
-                 {row: Row; size: GridSize; y: number; x0: number; record: TraceRecord; state: string}) {
+function GridRow({
+  row,
+  size,
+  y,
+  x0,
+  record,
+  state,
+}: {
+  row: Row;
+  size: GridSize;
+  y: number;
+  x0: number;
+  record: TraceRecord;
+  state: string;
+}) {
   return (
     <g class={`row ${state}`}>
       {row.ranges.map((range) => (
@@ -59,22 +98,49 @@ function GridRow({row, size, y, x0, record, state}:
 // Above all cells: what is left of it has K and V after the run.
 function Boundary({row, size, y, x0}: {row: Row; size: GridSize; y: number; x0: number}) {
   const width = size.cell > 6 ? 3 : 1.5;
-  return <rect class="boundary" x={x0 + row.kvReady * size.cell - width / 2 - 0.5} y={y - 1} width={width} height={size.row}
-               data-run={row.run.run} data-kv-ready={row.kvReady} />;
+  return (
+    <rect
+      class="boundary"
+      x={x0 + row.kvReady * size.cell - width / 2 - 0.5}
+      y={y - 1}
+      width={width}
+      height={size.row}
+      data-run={row.run.run}
+      data-kv-ready={row.kvReady}
+    />
+  );
 }
 
 // Names of the columns in view, as many as there is room for.
-function Heads({record, first, end, size, x0}:
-               {record: TraceRecord; first: number; end: number; size: GridSize; x0: number}) {
+function Heads({
+  record,
+  first,
+  end,
+  size,
+  x0,
+}: {
+  record: TraceRecord;
+  first: number;
+  end: number;
+  size: GridSize;
+  x0: number;
+}) {
   const every = Math.max(1, tickStep((record.columns > 1000 ? 44 : 30) / size.cell, 1));
   const heads = [];
   for (let p = Math.ceil(first / every) * every; p < end; p += every) {
     const x = x0 + p * size.cell;
     heads.push(
       <g key={p}>
-        <text class="name" x={x + 2} y={12}>{positionName(p, record.prompt)}</text>
-        {size.cell >= 34 ? <text class="piece" x={x + 2} y={27}>{cut(tokenAt(record, p), size.cell - 3)}</text> : null}
-      </g>);
+        <text class="name" x={x + 2} y={12}>
+          {positionName(p, record.prompt)}
+        </text>
+        {size.cell >= 34 ? (
+          <text class="piece" x={x + 2} y={27}>
+            {cut(tokenAt(record, p), size.cell - 3)}
+          </text>
+        ) : null}
+      </g>,
+    );
   }
   return <g class="heads">{heads}</g>;
 }
@@ -132,7 +198,8 @@ export function Grid({record, step, size, onStep, heightMax, label}: GridProps) 
   const endRow = Math.min(record.runs.length, Math.ceil((view.top + view.height - head) / size.row) + 1);
   const firstColumn = Math.max(0, Math.floor((view.left - LABEL) / size.cell));
   const endColumn = Math.min(columns, Math.ceil((view.left + view.width - LABEL) / size.cell) + 1);
-  useLayoutEffect(() => { // the run looked at stays in view
+  useLayoutEffect(() => {
+    // the run looked at stays in view
     const at = box.current;
     if (!at || step < 0) return;
     const y = head + step * size.row;
@@ -157,20 +224,43 @@ export function Grid({record, step, size, onStep, heightMax, label}: GridProps) 
     onStep(Math.min(record.runs.length - 1, Math.max(0, to)));
   };
   return (
-    <div class="grid" ref={box} tabIndex={0} role="region" aria-label={label} onScroll={look} onClick={pick}
-         onKeyDown={onKey} style={{height: `${Math.min(heightMax, height + 14)}px`}}>
+    <div
+      class="grid"
+      ref={box}
+      tabIndex={0}
+      role="region"
+      aria-label={label}
+      onScroll={look}
+      onClick={pick}
+      onKeyDown={onKey}
+      style={{height: `${Math.min(heightMax, height + 14)}px`}}
+    >
       <div style={{width: `${width}px`, height: `${height}px`}}>
         <svg class="figure" width={view.width} height={Math.min(view.height, Math.max(height, 1))} aria-hidden="true">
           <rect class="now" x={0} y={y0 + step * size.row - 1} width={view.width} height={size.row} />
-          <svg class="cells" x={LABEL - 2} y={0} width={Math.max(1, view.width - LABEL + 2)} height={view.height}
-               viewBox={`${LABEL - 2} 0 ${Math.max(1, view.width - LABEL + 2)} ${view.height}`}>
+          <svg
+            class="cells"
+            x={LABEL - 2}
+            y={0}
+            width={Math.max(1, view.width - LABEL + 2)}
+            height={view.height}
+            viewBox={`${LABEL - 2} 0 ${Math.max(1, view.width - LABEL + 2)} ${view.height}`}
+          >
             {rows.map((row, i) => (
-              <GridRow key={row.run.run} row={row} size={size} x0={x0} y={y0 + (firstRow + i) * size.row} record={record}
-                       state={firstRow + i === step ? "on" : firstRow + i > step ? "later" : ""} />
+              <GridRow
+                key={row.run.run}
+                row={row}
+                size={size}
+                x0={x0}
+                y={y0 + (firstRow + i) * size.row}
+                record={record}
+                state={firstRow + i === step ? "on" : firstRow + i > step ? "later" : ""}
+              />
             ))}
             <Marks size={size} x0={x0} y0={y0} width={columns * size.cell} height={record.runs.length * size.row - 1} />
             {rows.map((row, i) => (
-              <Boundary key={row.run.run} row={row} size={size} x0={x0} y={y0 + (firstRow + i) * size.row} />))}
+              <Boundary key={row.run.run} row={row} size={size} x0={x0} y={y0 + (firstRow + i) * size.row} />
+            ))}
             <rect class="paper" x={0} y={0} width={view.width + LABEL} height={head - 2} />
             <Heads record={record} first={firstColumn} end={endColumn} size={size} x0={x0} />
           </svg>
@@ -181,16 +271,32 @@ export function Grid({record, step, size, onStep, heightMax, label}: GridProps) 
   );
 }
 
-function Labels({first, end, size, y0, head, step}: {
-  first: number; end: number; size: GridSize; y0: number; head: number; step: number}) {
+function Labels({
+  first,
+  end,
+  size,
+  y0,
+  head,
+  step,
+}: {
+  first: number;
+  end: number;
+  size: GridSize;
+  y0: number;
+  head: number;
+  step: number;
+}) {
   const every = Math.max(1, Math.ceil(13 / size.row));
   const labels = [];
   for (let i = first; i < end; ++i) {
     const y = y0 + i * size.row;
     if (y < head - 2 || (i % every !== 0 && i !== step)) continue;
     if (i !== step && every > 1 && Math.abs(i - step) * size.row < 12) continue;
-    labels.push(<text key={i} class={i === step ? "name on" : "name"} x={LABEL - 10} y={y + size.row / 2 + 3}
-                      text-anchor="end">{size.row >= 13 ? `run ${i + 1}` : i + 1}</text>);
+    labels.push(
+      <text key={i} class={i === step ? "name on" : "name"} x={LABEL - 10} y={y + size.row / 2 + 3} text-anchor="end">
+        {size.row >= 13 ? `run ${i + 1}` : i + 1}
+      </text>,
+    );
   }
   return <g>{labels}</g>;
 }

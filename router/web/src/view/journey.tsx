@@ -30,19 +30,50 @@ export function merged(spans: Span[], pixelsPerMs: number): Span[] {
   return drawn;
 }
 
-function LaneView({lane, i, x, width, choose}:
-                  {lane: Lane; i: number; x: (t: number) => number; width: number; choose: (span: Span) => void}) {
+function LaneView({
+  lane,
+  i,
+  x,
+  width,
+  choose,
+}: {
+  lane: Lane;
+  i: number;
+  x: (t: number) => number;
+  width: number;
+  choose: (span: Span) => void;
+}) {
   const y = TOP + i * LANE;
   return (
     <g data-lane={lane.id}>
       <path class="rule" d={`M0 ${y + LANE - 4} H${width}`} />
-      <text class="name" x={LEFT - 10} y={y + 18} text-anchor="end">{lane.title.slice(0, 16)}</text>
-      {merged(lane.spans, x(1) - x(0)).map((span, k) => span.durationMs > 0
-        ? <rect key={k} class={`span ${span.kind}`} x={x(span.startMs)} y={y + 4} rx={1.5} height={20}
-                width={Math.max(0.8, x(span.startMs + span.durationMs) - x(span.startMs) - 0.5)}
-                onMouseOver={() => choose(span)} />
-        : <rect key={k} class={`span ${span.kind}`} x={x(span.startMs) - 0.6} y={y + 6} width={1.2} height={16}
-                onMouseOver={() => choose(span)} />)}
+      <text class="name" x={LEFT - 10} y={y + 18} text-anchor="end">
+        {lane.title.slice(0, 16)}
+      </text>
+      {merged(lane.spans, x(1) - x(0)).map((span, k) =>
+        span.durationMs > 0 ? (
+          <rect
+            key={k}
+            class={`span ${span.kind}`}
+            x={x(span.startMs)}
+            y={y + 4}
+            rx={1.5}
+            height={20}
+            width={Math.max(0.8, x(span.startMs + span.durationMs) - x(span.startMs) - 0.5)}
+            onMouseOver={() => choose(span)}
+          />
+        ) : (
+          <rect
+            key={k}
+            class={`span ${span.kind}`}
+            x={x(span.startMs) - 0.6}
+            y={y + 6}
+            width={1.2}
+            height={16}
+            onMouseOver={() => choose(span)}
+          />
+        ),
+      )}
     </g>
   );
 }
@@ -53,24 +84,46 @@ function Drawing({journey, width, choose}: {journey: Journey; width: number; cho
   const ticks = Array.from({length: Math.floor(journey.endMs / step) + 1}, (_, i) => i * step);
   const height = TOP + journey.lanes.length * LANE + 4;
   return (
-    <svg class="figure" id="journey-figure" width={width} height={height} role="img"
-         aria-label={`${journey.lanes.map((lane) => `${lane.title}: ${lane.spans.length} spans`).join(", ")}; ${ms(journey.endMs)} in all`}>
+    <svg
+      class="figure"
+      id="journey-figure"
+      width={width}
+      height={height}
+      role="img"
+      aria-label={`${journey.lanes.map((lane) => `${lane.title}: ${lane.spans.length} spans`).join(", ")}; ${ms(journey.endMs)} in all`}
+    >
       {ticks.map((t) => (
         <g key={t}>
           <path class="rule" d={`M${x(t)} ${TOP - 4} V${height}`} />
-          <text class="name" x={x(t)} y={12} text-anchor={t === 0 ? "start" : "middle"}>{t === 0 ? "0" : ms(t)}</text>
+          <text class="name" x={x(t)} y={12} text-anchor={t === 0 ? "start" : "middle"}>
+            {t === 0 ? "0" : ms(t)}
+          </text>
         </g>
       ))}
-      {journey.lanes.map((lane, i) => <LaneView key={lane.id} lane={lane} i={i} x={x} width={width} choose={choose} />)}
-      {journey.incidents.filter((incident) => incident.atMs > 0).map((incident, i) => (
-        <path key={i} class="incident" d={`M${x(incident.atMs)} ${TOP - 6} V${height}`} data-incident={incident.text} />))}
+      {journey.lanes.map((lane, i) => (
+        <LaneView key={lane.id} lane={lane} i={i} x={x} width={width} choose={choose} />
+      ))}
+      {journey.incidents
+        .filter((incident) => incident.atMs > 0)
+        .map((incident, i) => (
+          <path
+            key={i}
+            class="incident"
+            d={`M${x(incident.atMs)} ${TOP - 6} V${height}`}
+            data-incident={incident.text}
+          />
+        ))}
     </svg>
   );
 }
 
 const KINDS: [string, string][] = [
-  ["queue", "waits in a queue"], ["prefill", "computes the prompt"], ["decode", "a token at a time"],
-  ["again", "computes again"], ["hidden", "ships while computing"], ["transfer", "ships the rest"],
+  ["queue", "waits in a queue"],
+  ["prefill", "computes the prompt"],
+  ["decode", "a token at a time"],
+  ["again", "computes again"],
+  ["hidden", "ships while computing"],
+  ["transfer", "ships the rest"],
 ];
 
 export function JourneyView() {
@@ -78,41 +131,76 @@ export function JourneyView() {
   const [box, width] = useWidth();
   const [zoom, setZoom] = useState(1);
   const [span, setSpan] = useState<Span | null>(null);
-  if (!shown || shown.runs.length === 0) return <div ref={box} class="card"><p class="dim">Waiting for the first run.</p></div>;
+  if (!shown || shown.runs.length === 0)
+    return (
+      <div ref={box} class="card">
+        <p class="dim">Waiting for the first run.</p>
+      </div>
+    );
   const journey = journeyOf(shown);
   return (
     <div ref={box}>
       <figure class="card">
         <div class="controls">
-          <button type="button" onClick={() => setZoom(Math.min(64, zoom * 2))} aria-label="Longer time axis">+</button>
-          <button type="button" onClick={() => setZoom(Math.max(1, zoom / 2))} aria-label="Shorter time axis">−</button>
+          <button type="button" onClick={() => setZoom(Math.min(64, zoom * 2))} aria-label="Longer time axis">
+            +
+          </button>
+          <button type="button" onClick={() => setZoom(Math.max(1, zoom / 2))} aria-label="Shorter time axis">
+            −
+          </button>
           <span class="dim">{shown.started?.reason}</span>
         </div>
         <div class="scroll" tabIndex={0} role="region" aria-label="Lanes over time">
           <Drawing journey={journey} width={Math.max(480, (width - 34) * zoom)} choose={setSpan} />
         </div>
         <p class="span-text dim" aria-live="off">
-          {span ? <>{span.name}: from {ms(span.startMs)}{span.durationMs > 0 ? `, ${ms(span.durationMs)}` : ""}
-            {Object.entries(span.details).map(([name, value]) => ` · ${name.replace(/_/g, " ")} ${value}`)}</>
-            : "Point at a span to see what it was."}
+          {span ? (
+            <>
+              {span.name}: from {ms(span.startMs)}
+              {span.durationMs > 0 ? `, ${ms(span.durationMs)}` : ""}
+              {Object.entries(span.details).map(([name, value]) => ` · ${name.replace(/_/g, " ")} ${value}`)}
+            </>
+          ) : (
+            "Point at a span to see what it was."
+          )}
         </p>
         <figcaption class="legend">
           {KINDS.map(([kind, text]) => (
-            <span key={kind}><svg width="16" height="14" aria-hidden="true">
-              <rect class={`span ${kind}`} x="1" y="2" width="14" height="10" /></svg>{text}</span>))}
+            <span key={kind}>
+              <svg width="16" height="14" aria-hidden="true">
+                <rect class={`span ${kind}`} x="1" y="2" width="14" height="10" />
+              </svg>
+              {text}
+            </span>
+          ))}
         </figcaption>
       </figure>
       <div class="card">
         {journey.incidents.length > 0 ? (
           <ul class="incidents" id="incidents">
             {journey.incidents.map((incident, i) => (
-              <li key={i}>{incident.atMs > 0 ? <span class="number">{ms(incident.atMs)} </span> : null}{incident.text}</li>))}
+              <li key={i}>
+                {incident.atMs > 0 ? <span class="number">{ms(incident.atMs)} </span> : null}
+                {incident.text}
+              </li>
+            ))}
           </ul>
-        ) : <p class="dim" id="incidents">Nothing went another way than planned.</p>}
+        ) : (
+          <p class="dim" id="incidents">
+            Nothing went another way than planned.
+          </p>
+        )}
         <p class="exports">
-          <button type="button" class="quiet" id="perfetto" onClick={() =>
-            download(new Blob([perfettoJson(journey)], {type: "application/json"}), "kvrelay-journey.json")}>
-            Save for Perfetto</button>
+          <button
+            type="button"
+            class="quiet"
+            id="perfetto"
+            onClick={() =>
+              download(new Blob([perfettoJson(journey)], {type: "application/json"}), "kvrelay-journey.json")
+            }
+          >
+            Save for Perfetto
+          </button>
         </p>
         <ExportButtons figure="journey-figure" name="kvrelay-journey" />
       </div>

@@ -15,15 +15,19 @@ export function Legend() {
       {ENTRIES.map(([kind, text]) => (
         <span key={kind}>
           <svg width="16" height="14" aria-hidden="true">
-            {kind === "shipped" || kind === "rejected"
-              ? <rect class={`cell ${kind}`} x="1" y="8" width="14" height="4" />
-              : <rect class={`cell ${kind}`} x="1" y="1" width="14" height="12" />}
+            {kind === "shipped" || kind === "rejected" ? (
+              <rect class={`cell ${kind}`} x="1" y="8" width="14" height="4" />
+            ) : (
+              <rect class={`cell ${kind}`} x="1" y="1" width="14" height="12" />
+            )}
           </svg>
           {text}
         </span>
       ))}
       <span>
-        <svg width="16" height="14" aria-hidden="true"><rect class="boundary" x="7" y="0" width="2" height="14" /></svg>
+        <svg width="16" height="14" aria-hidden="true">
+          <rect class="boundary" x="7" y="0" width="2" height="14" />
+        </svg>
         left of it, K and V are ready
       </span>
     </figcaption>

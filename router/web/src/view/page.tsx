@@ -32,8 +32,18 @@ function Tabs() {
   return (
     <div role="tablist" aria-label="Views" class="tabs" onKeyDown={onKey}>
       {TABS.map(({id, name}) => (
-        <button key={id} id={`tab-${id}`} role="tab" type="button" aria-selected={tab === id} aria-controls="panel"
-                tabIndex={tab === id ? 0 : -1} onClick={() => app.set({tab: id})}>{name}</button>
+        <button
+          key={id}
+          id={`tab-${id}`}
+          role="tab"
+          type="button"
+          aria-selected={tab === id}
+          aria-controls="panel"
+          tabIndex={tab === id ? 0 : -1}
+          onClick={() => app.set({tab: id})}
+        >
+          {name}
+        </button>
       ))}
     </div>
   );
@@ -52,7 +62,9 @@ function TokenForm() {
     <form class="token-form" onSubmit={submit}>
       <label for="bearer">This service asks for a token</label>
       <input id="bearer" ref={input} type="password" autocomplete="off" required />
-      <button type="submit" class="primary">Use it</button>
+      <button type="submit" class="primary">
+        Use it
+      </button>
       <small>It stays in this page and is gone when the page is closed.</small>
     </form>
   );
@@ -70,16 +82,34 @@ export function Page() {
   }, [theme]);
   return (
     <>
-      <a class="skip" href="#panel" onClick={(event) => {
-        event.preventDefault(); // the fragment belongs to shared requests
-        document.getElementById("panel")?.focus();
-      }}>Skip to the drawing</a>
+      <a
+        class="skip"
+        href="#panel"
+        onClick={(event) => {
+          event.preventDefault(); // the fragment belongs to shared requests
+          document.getElementById("panel")?.focus();
+        }}
+      >
+        Skip to the drawing
+      </a>
       <header class="top">
         <h1>kvrelay</h1>
-        <p class="sub">See the KV cache{model ? <> · <span class="mono">{model.name}</span></> : null}</p>
+        <p class="sub">
+          See the KV cache
+          {model ? (
+            <>
+              {" "}
+              · <span class="mono">{model.name}</span>
+            </>
+          ) : null}
+        </p>
         <nav aria-label="Page">
-          <button type="button" onClick={() => setTour("en")}>Tour</button>
-          <button type="button" lang="ko" onClick={() => setTour("ko")}>둘러보기</button>
+          <button type="button" onClick={() => setTour("en")}>
+            Tour
+          </button>
+          <button type="button" lang="ko" onClick={() => setTour("ko")}>
+            둘러보기
+          </button>
           <button type="button" aria-label={`Colours: ${theme}`} onClick={() => setTheme(NEXT[theme])}>
             {theme === "auto" ? "◐ auto" : theme === "dark" ? "● dark" : "○ light"}
           </button>

@@ -28,8 +28,14 @@ function NumberField({field, name, hint}: NumberOption) {
   return (
     <label class="field">
       <span>{name}</span>
-      <input id={field} inputMode="decimal" autocomplete="off" placeholder={hint} value={form[field]}
-             onInput={(event) => change({[field]: event.currentTarget.value})} />
+      <input
+        id={field}
+        inputMode="decimal"
+        autocomplete="off"
+        placeholder={hint}
+        value={form[field]}
+        onInput={(event) => change({[field]: event.currentTarget.value})}
+      />
     </label>
   );
 }
@@ -49,17 +55,35 @@ function Turns({turns}: {turns: Turn[]}) {
       {turns.map((turn, i) => (
         <div class="turn" key={i}>
           <div class="turn-head">
-            <select aria-label={`Role of turn ${i + 1}`} value={turn.role}
-                    onChange={(event) => set(i, {role: event.currentTarget.value as Turn["role"]})}>
-              {ROLES.map((role) => <option key={role} value={role}>{role}</option>)}
+            <select
+              aria-label={`Role of turn ${i + 1}`}
+              value={turn.role}
+              onChange={(event) => set(i, {role: event.currentTarget.value as Turn["role"]})}
+            >
+              {ROLES.map((role) => (
+                <option key={role} value={role}>
+                  {role}
+                </option>
+              ))}
             </select>
             {turns.length > 1 ? (
-              <button type="button" class="quiet" aria-label={`Remove turn ${i + 1}`}
-                      onClick={() => change({turns: turns.filter((_, k) => k !== i)})}>Remove</button>
+              <button
+                type="button"
+                class="quiet"
+                aria-label={`Remove turn ${i + 1}`}
+                onClick={() => change({turns: turns.filter((_, k) => k !== i)})}
+              >
+                Remove
+              </button>
             ) : null}
           </div>
-          <textarea rows={2} aria-label={`Text of turn ${i + 1}`} value={turn.content} onKeyDown={runOnKey}
-                    onInput={(event) => set(i, {content: event.currentTarget.value})} />
+          <textarea
+            rows={2}
+            aria-label={`Text of turn ${i + 1}`}
+            value={turn.content}
+            onKeyDown={runOnKey}
+            onInput={(event) => set(i, {content: event.currentTarget.value})}
+          />
         </div>
       ))}
       <button type="button" class="quiet" onClick={() => change({turns: [...turns, {role: "user", content: ""}]})}>
@@ -74,12 +98,19 @@ function continueChat(): void {
   const {shown, form} = app.state;
   if (!shown?.request.chat) return;
   const turns = shown.request.chat.messages as Turn[];
-  change({mode: "chat", turns: [...turns, {role: "assistant", content: shown.text}, {role: "user", content: ""}],
-          execution: form.execution});
+  change({
+    mode: "chat",
+    turns: [...turns, {role: "assistant", content: shown.text}, {role: "user", content: ""}],
+    execution: form.execution,
+  });
 }
 
 function Recent() {
-  const {records, shown} = useStore(app, (state) => [state.shown, ...state.records, ...state.records.map((r) => r.state)]);
+  const {records, shown} = useStore(app, (state) => [
+    state.shown,
+    ...state.records,
+    ...state.records.map((r) => r.state),
+  ]);
   if (records.length < 2) return null;
   return (
     <section class="recent" aria-label="Requests of this tab">
@@ -89,7 +120,9 @@ function Recent() {
           <li key={record.id}>
             <button type="button" class="quiet" aria-current={record === shown} onClick={() => show(record)}>
               <span class="mono">{visible(titleOf(record.request)).slice(0, 28) || "…"}</span>
-              <span class="dim">{executionName(record.started?.execution ?? "EXECUTION_UNSPECIFIED")}, {record.state}</span>
+              <span class="dim">
+                {executionName(record.started?.execution ?? "EXECUTION_UNSPECIFIED")}, {record.state}
+              </span>
             </button>
           </li>
         ))}
@@ -99,54 +132,117 @@ function Recent() {
 }
 
 export function Playground() {
-  const {form, notice, noticeIsError, model, shown} = useStore(app, (state) =>
-    [state.form, state.notice, state.noticeIsError, state.model, state.shown, state.shown?.state, isRunning()]);
+  const {form, notice, noticeIsError, model, shown} = useStore(app, (state) => [
+    state.form,
+    state.notice,
+    state.noticeIsError,
+    state.model,
+    state.shown,
+    state.shown?.state,
+    isRunning(),
+  ]);
   const running = isRunning();
   const chats = model?.hasChatTemplate !== false;
   return (
     <aside class="playground" aria-label="Request">
-      <form onSubmit={(event) => { event.preventDefault(); void runTyped(); }}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void runTyped();
+        }}
+      >
         <div class="modes" role="group" aria-label="Kind of prompt">
-          <button type="button" aria-pressed={form.mode === "text"} onClick={() => change({mode: "text"})}>Text</button>
-          <button type="button" aria-pressed={form.mode === "chat"} disabled={!chats}
-                  onClick={() => change({mode: "chat"})}>Chat</button>
-          <button type="button" class="quiet" onClick={() => change(formOf(EXAMPLE))}>Example</button>
+          <button type="button" aria-pressed={form.mode === "text"} onClick={() => change({mode: "text"})}>
+            Text
+          </button>
+          <button
+            type="button"
+            aria-pressed={form.mode === "chat"}
+            disabled={!chats}
+            onClick={() => change({mode: "chat"})}
+          >
+            Chat
+          </button>
+          <button type="button" class="quiet" onClick={() => change(formOf(EXAMPLE))}>
+            Example
+          </button>
         </div>
-        {form.mode === "text"
-          ? <textarea id="prompt" aria-label="Prompt" rows={5} value={form.text} onKeyDown={runOnKey}
-                      onInput={(event) => change({text: event.currentTarget.value})} />
-          : <Turns turns={form.turns} />}
+        {form.mode === "text" ? (
+          <textarea
+            id="prompt"
+            aria-label="Prompt"
+            rows={5}
+            value={form.text}
+            onKeyDown={runOnKey}
+            onInput={(event) => change({text: event.currentTarget.value})}
+          />
+        ) : (
+          <Turns turns={form.turns} />
+        )}
         <label class="field wide">
           <span>Execution</span>
-          <select id="execution" value={form.execution}
-                  onChange={(event) => change({execution: event.currentTarget.value as Form["execution"]})}>
-            {EXECUTIONS.map(({value, name}) => <option key={value} value={value}>{name}</option>)}
+          <select
+            id="execution"
+            value={form.execution}
+            onChange={(event) => change({execution: event.currentTarget.value as Form["execution"]})}
+          >
+            {EXECUTIONS.map(({value, name}) => (
+              <option key={value} value={value}>
+                {name}
+              </option>
+            ))}
           </select>
         </label>
-        <div class="fields">{MAIN.map((option) => <NumberField key={option.field} {...option} />)}</div>
+        <div class="fields">
+          {MAIN.map((option) => (
+            <NumberField key={option.field} {...option} />
+          ))}
+        </div>
         <details>
           <summary>More options</summary>
-          <div class="fields">{MORE.map((option) => <NumberField key={option.field} {...option} />)}</div>
+          <div class="fields">
+            {MORE.map((option) => (
+              <NumberField key={option.field} {...option} />
+            ))}
+          </div>
           <label class="field wide">
             <span>Stop strings, one a line</span>
             <textarea rows={2} value={form.stop} onInput={(event) => change({stop: event.currentTarget.value})} />
           </label>
           <label class="check">
-            <input type="checkbox" checked={form.ignoreEos}
-                   onChange={(event) => change({ignoreEos: event.currentTarget.checked})} />
+            <input
+              type="checkbox"
+              checked={form.ignoreEos}
+              onChange={(event) => change({ignoreEos: event.currentTarget.checked})}
+            />
             Go on past the end of the text
           </label>
         </details>
         <div class="actions">
-          {running
-            ? <button type="button" id="stop" class="primary" onClick={stop}>Stop</button>
-            : <button type="submit" id="run" class="primary">Run</button>}
-          <button type="button" id="compare" disabled={running} onClick={() => void compareTyped()}>Compare</button>
-          <button type="button" id="share" onClick={() => void share()}>Share</button>
-          {shown?.request.chat && shown.state !== "running"
-            ? <button type="button" onClick={continueChat}>Reply</button> : null}
+          {running ? (
+            <button type="button" id="stop" class="primary" onClick={stop}>
+              Stop
+            </button>
+          ) : (
+            <button type="submit" id="run" class="primary">
+              Run
+            </button>
+          )}
+          <button type="button" id="compare" disabled={running} onClick={() => void compareTyped()}>
+            Compare
+          </button>
+          <button type="button" id="share" onClick={() => void share()}>
+            Share
+          </button>
+          {shown?.request.chat && shown.state !== "running" ? (
+            <button type="button" onClick={continueChat}>
+              Reply
+            </button>
+          ) : null}
         </div>
-        <p id="notice" class={noticeIsError ? "notice error" : "notice"} role="status">{notice}</p>
+        <p id="notice" class={noticeIsError ? "notice error" : "notice"} role="status">
+          {notice}
+        </p>
       </form>
       <Recent />
     </aside>

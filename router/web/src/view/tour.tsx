@@ -12,7 +12,9 @@ async function setScene(scene: Scene): Promise<void> {
     if (!compared && !isRunning()) await compareTyped();
     return;
   }
-  const split = app.state.comparison.find((r) => r.request.text === EXAMPLE.text && r.request.execution === "EXECUTION_SPLIT");
+  const split = app.state.comparison.find(
+    (r) => r.request.text === EXAMPLE.text && r.request.execution === "EXECUTION_SPLIT",
+  );
   if (scene.split && split?.state === "finished") return show(split, scene.tab);
   let record = app.state.records.find((r) => r.request === EXAMPLE && r.state === "finished");
   if (!record && !isRunning()) {
@@ -23,8 +25,15 @@ async function setScene(scene: Scene): Promise<void> {
   app.set({tab: scene.tab, step: scene.step ?? -1});
 }
 
-export function Tour({language, onClose, onLanguage}:
-                     {language: Language; onClose: () => void; onLanguage: (language: Language) => void}) {
+export function Tour({
+  language,
+  onClose,
+  onLanguage,
+}: {
+  language: Language;
+  onClose: () => void;
+  onLanguage: (language: Language) => void;
+}) {
   const [at, setAt] = useState(0);
   const title = useRef<HTMLHeadingElement>(null);
   const words = TOUR[language];
@@ -38,18 +47,40 @@ export function Tour({language, onClose, onLanguage}:
   };
   return (
     <aside class="tour" lang={language} aria-label={words.name} onKeyDown={onKey}>
-      <p class="dim">{words.name} · {at + 1} / {words.steps.length}</p>
-      <h2 ref={title} tabIndex={-1}>{step.title}</h2>
-      {step.text.map((paragraph) => <p key={paragraph}>{paragraph}</p>)}
+      <p class="dim">
+        {words.name} · {at + 1} / {words.steps.length}
+      </p>
+      <h2 ref={title} tabIndex={-1}>
+        {step.title}
+      </h2>
+      {step.text.map((paragraph) => (
+        <p key={paragraph}>{paragraph}</p>
+      ))}
       <div class="actions">
-        <button type="button" disabled={at === 0} onClick={() => setAt(at - 1)}>{words.back}</button>
-        {at + 1 < words.steps.length
-          ? <button type="button" class="primary" onClick={() => setAt(at + 1)}>{words.next}</button>
-          : <button type="button" class="primary" onClick={onClose}>{words.end}</button>}
+        <button type="button" disabled={at === 0} onClick={() => setAt(at - 1)}>
+          {words.back}
+        </button>
+        {at + 1 < words.steps.length ? (
+          <button type="button" class="primary" onClick={() => setAt(at + 1)}>
+            {words.next}
+          </button>
+        ) : (
+          <button type="button" class="primary" onClick={onClose}>
+            {words.end}
+          </button>
+        )}
         <span class="spring" />
-        <button type="button" class="quiet" lang={language === "en" ? "ko" : "en"}
-                onClick={() => onLanguage(language === "en" ? "ko" : "en")}>{language === "en" ? "한국어" : "English"}</button>
-        <button type="button" class="quiet" aria-label={words.close} onClick={onClose}>✕</button>
+        <button
+          type="button"
+          class="quiet"
+          lang={language === "en" ? "ko" : "en"}
+          onClick={() => onLanguage(language === "en" ? "ko" : "en")}
+        >
+          {language === "en" ? "한국어" : "English"}
+        </button>
+        <button type="button" class="quiet" aria-label={words.close} onClick={onClose}>
+          ✕
+        </button>
       </div>
     </aside>
   );
