@@ -40,7 +40,7 @@ void AddSecurityFlags(Flags& flags, RouterOptions& o) {
 
 void AddHttpFlags(Flags& flags, RouterOptions& o) {
   AddFlag(flags, "http-listen", o.http_listen,
-          "address to serve OpenAI's HTTP API on, host:port; port 0 takes a free one (default: none)");
+          "address to serve the page and OpenAI's HTTP API on, host:port; port 0 takes a free one (default: none)");
   AddFlag(flags, "http-port-file", o.http_port_file, "file to write host:port to once HTTP is served");
   AddFlag(flags, "http-max-requests", o.http_max_requests,
           "most POST requests over HTTP at a time, open streams among them; more are answered 503")

@@ -36,7 +36,9 @@ LAYERS = {
     # The router opens the model file for its vocabulary and template; it never computes.
     "router": "base observability model_file text rpc proto router/http",
     # A client of the service in the same process: it knows nothing of the router but the public API.
-    "router/http": "base observability rpc proto",
+    "router/http": "base observability rpc proto router/web",
+    # The page: TypeScript, and the C++ constants that it becomes.
+    "router/web": "",
     "cli": "base observability rpc proto",
     "proto": "",
 }
@@ -47,7 +49,7 @@ RPC_FOLDERS = {"proto", "common/kv_wire", "common/rpc", "common/worker", "prefil
 ROUTER_NEVER = {f"common/{name}" for name in ("kernels", "kv", "sampling", "model", "kv_wire", "engine", "worker")}
 
 MAX_LINES, NOTE_LINES = 600, 400
-SIZED = {".cc", ".h", ".py", ".sh", ".rs", ".proto", ".cmake"}
+SIZED = {".cc", ".h", ".py", ".sh", ".rs", ".proto", ".cmake", ".ts", ".tsx", ".mjs", ".css"}
 SKIPPED = re.compile(r"^(build.*|target|models|node_modules|__pycache__|\..*)$")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

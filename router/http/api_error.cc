@@ -109,9 +109,9 @@ ApiError BadField(const std::string& param, const std::string& must) {
   return {.status = 400, .message = absl::StrCat(param, " must be ", must), .param = param};
 }
 
-ApiError FromStatus(const absl::Status& status) {
+ApiError FromStatus(const absl::Status& status, FieldNames names) {
   ApiError error{.status = HttpStatus(status.code()), .message = std::string(status.message())};
-  if (error.status == 400) NameField(error);
+  if (error.status == 400 && names == FieldNames::kOpenAi) NameField(error);
   if (error.status == 401) error.code = "invalid_api_key";
   if (error.status == 404) error.param = "model", error.code = "model_not_found";
   if (error.status == 429) error.code = "rate_limit_exceeded";

@@ -29,8 +29,10 @@ using Result = std::variant<T, ApiError>;
 // 400: the field `param` is not as it must be. "temperature must be a number"
 ApiError BadField(const std::string& param, const std::string& must);
 
-// From the status of a call on the service. Names of fields of kvrelay.v1 become those of the HTTP API. REQUIRES: not
-// OK.
-ApiError FromStatus(const absl::Status& status);
+// What fields are called in errors: as OpenAI calls them, or as kvrelay.v1 does.
+enum class FieldNames { kOpenAi, kGrpc };
+
+// From the status of a call on the service, whose messages name fields of kvrelay.v1. REQUIRES: not OK.
+ApiError FromStatus(const absl::Status& status, FieldNames names = FieldNames::kOpenAi);
 
 }  // namespace kvrelay::http

@@ -10,9 +10,6 @@
 namespace kvrelay::http {
 namespace {
 
-// How long a client may be gone before it is noticed.
-constexpr absl::Duration kLookInterval = absl::Milliseconds(50);
-
 // The generations of one HTTP request, and its answer as far as it goes.
 class Completion {
  public:
@@ -70,7 +67,7 @@ class Completion {
   // The next event, which the answer has taken in; an error if a generation failed or the client has gone.
   Result<Generations::Event> Next() {
     while (alive_()) {
-      auto event = generations_.Next(kLookInterval);
+      auto event = generations_.Next(kClientLookInterval);
       if (!event) continue;
       if (!event->ended) {
         response_.Add(event->index, event->event);

@@ -8,7 +8,9 @@
 #include "common/rpc/host_port.h"
 #include "router/http/completions_handler.h"
 #include "router/http/handlers.h"
+#include "router/http/native_handler.h"
 #include "router/http/server.h"
+#include "router/web/page.h"
 
 namespace kvrelay::http {
 namespace {
@@ -27,6 +29,16 @@ void AllowOrigin(const std::string& origin, const Request& request, Response& re
   // Whatever headers it wants to send: OpenAI's client has a dozen of its own.
   response.set_header("Access-Control-Allow-Headers", request.get_header_value("Access-Control-Request-Headers"));
   response.set_header("Access-Control-Max-Age", "600");
+}
+
+// Nothing from elsewhere, nothing inline but what the page was built with, nobody's frame.
+void ServePage(Response& response) {
+  response.set_header("Content-Security-Policy", web::kPageContentSecurityPolicy);
+  response.set_header("X-Content-Type-Options", "nosniff");
+  response.set_header("Referrer-Policy", "no-referrer");
+  response.set_header("Cross-Origin-Opener-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-cache");
+  response.set_content(web::kPage, web::kPageBytes, "text/html; charset=utf-8");
 }
 
 class HttpGateway final : public Gateway {
@@ -69,6 +81,13 @@ class HttpGateway final : public Gateway {
                  [this](const Request& request, Response& response) { HandleTokenize(backend_, request, response); });
     server_.Post("/detokenize",
                  [this](const Request& request, Response& response) { HandleDetokenize(backend_, request, response); });
+    server_.Post("/kvrelay/v1/generate",
+                 [this](const Request& request, Response& response) { HandleGenerate(backend_, request, response); });
+    server_.Get("/kvrelay/v1/model",
+                [this](const Request& request, Response& response) { HandleModel(backend_, request, response); });
+    server_.Get("/kvrelay/v1/status",
+                [this](const Request& request, Response& response) { HandleStatus(backend_, request, response); });
+    server_.Get("/", [](const Request&, Response& response) { ServePage(response); });
     server_.Options(".*", [](const Request&, Response& response) { response.status = 204; });
   }
 

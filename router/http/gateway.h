@@ -1,11 +1,13 @@
 // The HTTP face of a router: OpenAI's completions and chat completions, models, tokenize and detokenize (as vLLM has
-// them) and health, as a plain client of the router's own GenerationService. So tokens of clients, quotas, limits,
-// queueing and draining are those of gRPC.
+// them), health, and the page with the API that it uses (native_handler.h), as a plain client of the router's own
+// GenerationService. So tokens of clients, quotas, limits, queueing and draining are those of gRPC.
 //
+//   GET  /                       the page (router/web); needs no token, it asks for one if the service does
 //   GET  /health                 200, or 503 while the router drains; needs no token
 //   GET  /v1/models, /v1/models/NAME
 //   POST /v1/completions, /v1/chat/completions
 //   POST /tokenize, /detokenize
+//   POST /kvrelay/v1/generate, GET /kvrelay/v1/model, /kvrelay/v1/status
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -15,9 +15,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "kvrelay/v1/generation.grpc.pb.h"
 
 namespace kvrelay::http {
+
+// How long an HTTP client may be gone before who waits for its generations notices.
+inline constexpr absl::Duration kClientLookInterval = absl::Milliseconds(50);
 
 // Metadata of calls.
 using Metadata = std::vector<std::pair<std::string, std::string>>;

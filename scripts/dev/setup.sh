@@ -2,8 +2,9 @@
 #
 # usage: ./dev setup
 #
-# Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), and rustc-web and
-# cargo-web when there is no cargo 1.87 or newer. Fetches the default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
+# Made for Debian 12. Installs what is missing of the packages below (as root or through sudo), rustc-web and cargo-web
+# when there is no cargo 1.87 or newer, and nodejs and npm when there is no node 18 or newer with npm. Fetches the
+# default model (SmolLM2-135M-Instruct, Q4_1, 94 MB) to
 # models/ and checks its SHA-256. With KVRELAY_MODEL=FILE set, that file is used and none is fetched. Does nothing when
 # all is there.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
@@ -14,6 +15,7 @@ PACKAGES="ca-certificates ccache cmake g++ git libabsl-dev libcli11-dev libcpp-h
   libgrpc++-dev libgtest-dev libisal-dev libopenblas-dev libprotobuf-dev libsimde-dev libspdlog-dev libssl-dev libxxhash-dev
   ninja-build nlohmann-json3-dev pkg-config prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc python3 python3-pip unzip"
 RUST_PACKAGES="rustc-web cargo-web"
+NODE_PACKAGES="nodejs npm"
 
 cargo_is_new() {
   local version
@@ -21,12 +23,16 @@ cargo_is_new() {
     [[ $(printf '%s\n' 1.87 "$version" | sort -V | head -n 1) == 1.87 ]]
 }
 
+node_is_new() { have npm && node -e 'process.exit(process.versions.node.split(".")[0] >= 18 ? 0 : 1)' 2>/dev/null; }
+
 install_packages() {
   local wanted=$PACKAGES
   cargo_is_new || wanted="$wanted $RUST_PACKAGES"
+  node_is_new || wanted="$wanted $NODE_PACKAGES"
   # shellcheck disable=SC2086 # a list of words
   install_missing $wanted
   cargo_is_new || die "cargo is still older than 1.87: $(cargo --version 2>&1)"
+  node_is_new || die "node is still older than 18, or npm is missing: $(node --version 2>&1)"
 }
 
 model_is_sound() { [[ -f $1 ]] && echo "$MODEL_SHA256  $1" | sha256sum --check --status; }

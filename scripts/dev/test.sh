@@ -2,10 +2,11 @@
 #
 # usage: ./dev test [--filter REGEX] [--preset release|dev|asan|tsan]
 #
-# Sets up if needed, fetches the Python packages that tests of the HTTP gateway use to models/python-VERSION, builds,
-# and runs the tests through ctest, three at a time: the end-to-end ones mostly wait. Prints the time of every suite and
+# Sets up if needed, installs Chromium, fetches what tests of the HTTP gateway and of the page use (Python packages, named
+# in lib.sh) to models/python-VERSION, builds, and runs the tests through ctest, three at a time: the end-to-end ones
+# mostly wait. Prints the time of every suite and
 # a last line with the outcome; the exit code is 0 only if all passed. --filter runs the suites whose name matches:
-# test_kv, check_layers, e2e_http and so on. The layering check is one of them.
+# test_kv, check_layers, e2e_http, e2e_web and so on. The layering check is one of them.
 source "$KVRELAY_ROOT/scripts/dev/lib.sh"
 
 preset=release filter=.
@@ -19,24 +20,9 @@ while [[ $# -gt 0 ]]; do
   shift 2
 done
 
-# Tests look for them there.
-fetch_python_packages() {
-  local target log
-  target=$ROOT/models/python-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  [[ ! -e $target/.${PYTHON_PACKAGES// /,} ]] || return 0
-  say "fetching Python packages for the tests ($PYTHON_PACKAGES)"
-  rm -rf "$target" && mkdir -p "$target"
-  log=$(mktemp)
-  # pip also compares with what is installed elsewhere, which does not count here: shown only if it fails.
-  # shellcheck disable=SC2086 # a list of words
-  python3 -m pip install -q --disable-pip-version-check --target "$target" $PYTHON_PACKAGES >"$log" 2>&1 ||
-    die "the packages could not be fetched: python3 -m pip install $PYTHON_PACKAGES: $(cat "$log")"
-  rm -f "$log"
-  touch "$target/.${PYTHON_PACKAGES// /,}"
-}
-
 bash scripts/dev/setup.sh
 fetch_python_packages
+need_chromium
 bash scripts/dev/build.sh --preset "$preset"
 build=$ROOT/build
 [[ $preset == release ]] || build=$ROOT/build-$preset

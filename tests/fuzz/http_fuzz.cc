@@ -1,7 +1,8 @@
 // Any bytes as the head or the body of an HTTP request to the gateway: refused in OpenAI's shape, or turned into what
 // keeps every limit; and whatever was asked for, the answer is sound JSON.
 //
-// The first byte chooses: H (or what is 0 mod 3) a head, C a completion, M a chat completion.
+// The first byte chooses: N a GenerateRequest in protobuf's JSON; else H (or what is 0 mod 3) a head, C a completion, M
+// a chat completion.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +10,7 @@
 #include "common/base/check.h"
 #include "router/http/completion_request.h"
 #include "router/http/completion_response.h"
+#include "router/http/native_handler.h"
 #include "router/http/request_head.h"
 #include "tests/fuzz/input.h"
 
@@ -84,10 +86,20 @@ void Body(http::Api api, std::string_view bytes) {
   Answer(request);
 }
 
+void Native(std::string_view bytes) {
+  const auto parsed = http::ParseGenerate(std::string(bytes), "id");
+  if (const auto* error = std::get_if<http::ApiError>(&parsed)) return CheckRefusal(*error);
+  KV_CHECK(!std::get<v1::GenerateRequest>(parsed).request_id().empty(), "a request has a label");
+}
+
 }  // namespace
 }  // namespace kvrelay::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size > 0 && data[0] == 'N') {
+    kvrelay::fuzz::Native({reinterpret_cast<const char*>(data) + 1, size - 1});
+    return 0;
+  }
   kvrelay::fuzz::Input input(data, size);
   switch (input.Below(3)) {
     case 0:

@@ -1,4 +1,4 @@
-"""A local service for the tests of the HTTP gateway: real processes on free loopback ports.
+"""A local service for the tests of the HTTP gateway and its page: real processes on free loopback ports.
 
 Programs come from $KVRELAY_BINARY_DIR/bin, the model from $KVRELAY_MODEL.
 """
@@ -27,17 +27,18 @@ def wait_until(condition, what):
 
 
 class Service:
-  """One prefill and one decode worker, and routers."""
+  """One prefill worker, some decode workers (decode, decode-2, ...), and routers."""
 
-  def __init__(self):
+  def __init__(self, decodes=1):
+    self.decodes = ["decode"] + [f"decode-{n}" for n in range(2, decodes + 1)]
     self.directory = pathlib.Path(tempfile.mkdtemp(prefix="kvrelay-http-"))
     self.processes = {}
     self.addresses = {}
     try:
-      for role in ("prefill", "decode"):
-        self.start(role, role, "--threads", "1", "--kv-pool-mib", "256")
-      for role in ("prefill", "decode"):
-        self.addresses[role] = self.address(role, "port")
+      for name in ("prefill", *self.decodes):
+        self.start(name.split("-")[0], name, "--threads", "1", "--kv-pool-mib", "256")
+      for name in ("prefill", *self.decodes):
+        self.addresses[name] = self.address(name, "port")
     except BaseException:
       self.stop()
       raise
@@ -64,8 +65,9 @@ class Service:
 
   def start_router(self, name, *flags):
     """Returns the URL of its HTTP gateway, when its workers are ready."""
-    self.start("router", name, "--prefill", self.addresses["prefill"], "--decode", self.addresses["decode"],
-               "--http-listen", "127.0.0.1:0", "--http-port-file", self.directory / f"{name}.http", *flags)
+    decodes = [flag for decode in self.decodes for flag in ("--decode", self.addresses[decode])]
+    self.start("router", name, "--prefill", self.addresses["prefill"], *decodes, "--http-listen", "127.0.0.1:0",
+               "--http-port-file", self.directory / f"{name}.http", *flags)
     self.addresses[name] = self.address(name, "port")
     return f"http://{self.address(name, 'http')}"
 
@@ -96,6 +98,12 @@ class Service:
     """Asks a process to end; its exit code."""
     self.processes[name].send_signal(signal.SIGTERM)
     return self.processes[name].wait(PATIENCE_S)
+
+  def kill(self, name):
+    """Ends a process without asking; what it would have said does not count."""
+    process = self.processes.pop(name)
+    process.kill()
+    process.wait(PATIENCE_S)
 
   def stop(self):
     """Ends all processes and removes the files. Returns what did not end well."""

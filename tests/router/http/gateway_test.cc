@@ -235,7 +235,8 @@ TEST_F(GatewayTest, WithoutCorsNoOtherPageIsAllowed) {
 
 TEST_F(GatewayTest, UnknownPathsAndMethods) {
   Start();
-  for (const std::string path : {"/", "/v1", "/v1/completion", "/v1/models/", "//", "/../etc/passwd"}) {
+  for (const std::string path :
+       {"/v1", "/index.html", "/kvrelay/v1/generate", "/v1/completion", "/v1/models/", "//", "/../etc/passwd"}) {
     const auto result = client->Get(path);
     EXPECT_EQ(result->status, 404) << path;
     EXPECT_THAT(Json::parse(result->body)["error"]["message"].get<std::string>(), HasSubstr("there is no GET"));
