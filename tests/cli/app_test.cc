@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
@@ -81,6 +82,28 @@ TEST_F(AppTest, EveryOptionReachesTheRequest) {
   expected.set_execution(v1::EXECUTION_NO_CACHE);
   expected.set_logprobs(2);
   EXPECT_EQ(LastRequest().DebugString(), expected.DebugString());
+}
+
+TEST_F(AppTest, AnOutputFormatIsTextOrAFile) {
+  ASSERT_EQ(Run({"generate", "abc", "--regex", "a|@b"}).code, 0);
+  EXPECT_EQ(LastRequest().regex(), "a|@b");
+  ASSERT_EQ(Run({"generate", "abc", "--json-schema", R"({"type": "object"})"}).code, 0);
+  EXPECT_EQ(LastRequest().json_schema(), R"({"type": "object"})");
+  const std::string path = ::testing::TempDir() + "/grammar.lark";
+  std::ofstream(path) << "start: \"x\"\n";
+  ASSERT_EQ(Run({"generate", "abc", "--lark-grammar", "@" + path}).code, 0);
+  EXPECT_EQ(LastRequest().lark_grammar(), "start: \"x\"\n");
+  const struct {
+    std::vector<std::string> arguments;
+    std::string words;
+  } bad[] = {{{"generate", "abc", "--lark-grammar", "@/no/such/file"}, "/no/such/file"},
+             {{"generate", "abc", "--regex", "a", "--json-schema", "{}"}, "only one"},
+             {{"generate", "abc", "--regex", "\xff"}, "UTF-8"}};
+  for (const auto& [arguments, words] : bad) {
+    const auto result = Run(arguments);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.err, ::testing::HasSubstr(words));
+  }
 }
 
 TEST_F(AppTest, OptionsNotGivenAreLeftToTheService) {

@@ -76,6 +76,19 @@ const BadRequest kBadRequests[] = {
        r.set_min_tokens(1);
      },
      "end tokens"},
+    {"a schema that is no JSON", [](R& r) { r.set_json_schema("{"); }, "json_schema cannot be used"},
+    {"a schema of what is not known", [](R& r) { r.set_json_schema(R"({"type": "strin"})"); }, "strin"},
+    {"a schema that no text fits", [](R& r) { r.set_json_schema("false"); }, "json_schema"},
+    {"an unfinished expression", [](R& r) { r.set_regex("(a"); }, "regex cannot be used"},
+    {"an expression nested without end", [](R& r) { r.set_regex(std::string(60'000, '(')); }, "nested"},
+    {"an expression that is too long", [](R& r) { r.set_regex(std::string(65'537, 'a')); }, "65536"},
+    {"a grammar without a start", [](R& r) { r.set_lark_grammar("a: \"x\""); }, "lark_grammar"},
+    {"a grammar where end tokens do not end",
+     [](R& r) {
+       r.set_regex("a");
+       r.set_ignore_eos(true);
+     },
+     "ignore_eos"},
     {"10,000 stop strings",
      [](R& r) {
        for (int i = 0; i < 10'000; ++i) r.add_stop("stop");

@@ -79,6 +79,11 @@ TEST(RequestValidation, WhatChangesLogitsIsHandedOn) {
   EXPECT_EQ(spec.frequency_penalty(), 0.5f);
   EXPECT_THAT(spec.logit_bias(), ::testing::ElementsAre(::testing::Pair(7, -3)));
   EXPECT_THAT(spec.allowed_token_ids(), ::testing::ElementsAre(9));
+  request.set_regex("[ab]");
+  sampling.clear_allowed_token_ids();
+  EXPECT_EQ(Build(request)->spec.regex(), "[ab]");
+  request.clear_regex();
+  sampling.add_allowed_token_ids(9);
   // End tokens alone may be allowed, but not while they are not selectable.
   sampling.set_allowed_token_ids(0, kFakeEos);
   EXPECT_TRUE(Build(request).ok());
@@ -179,6 +184,20 @@ const BadRequest kBad[] = {
        for (const uint32_t id : {9u, kFakeEos}) r.mutable_sampling()->add_allowed_token_ids(id);
      },
      absl::StatusCode::kInvalidArgument, "sampling.allowed_token_ids is of end tokens alone", "min_tokens = 1"},
+    {"a grammar the model refuses", [](auto& r) { r.set_regex("wrong"); }, absl::StatusCode::kInvalidArgument,
+     "regex cannot be used", "no such grammar"},
+    {"a grammar without end tokens",
+     [](auto& r) {
+       r.set_json_schema("{}");
+       r.set_ignore_eos(true);
+     },
+     absl::StatusCode::kInvalidArgument, "json_schema cannot go with", "ignore_eos"},
+    {"a grammar and min_tokens",
+     [](auto& r) {
+       r.set_lark_grammar("start: x");
+       r.set_min_tokens(1);
+     },
+     absl::StatusCode::kInvalidArgument, "lark_grammar cannot go with", "min_tokens"},
     {"10,000 stop strings",
      [](auto& r) {
        for (int i = 0; i < 10000; ++i) r.add_stop("x");
