@@ -1,9 +1,9 @@
 // POST /v1/completions and /v1/chat/completions: from OpenAI's JSON to requests of kvrelay.v1, one for each choice.
 //
 // What a field means is OpenAI's reference; beyond it, as in vLLM: top_k, min_p, repetition_penalty, allowed_token_ids,
-// min_tokens, ignore_eos, stop_token_ids, priority, cache_salt, structured_outputs. Fields that are not known are ignored. Known ones that
-// are not built and would change the answer (tools, prompt_logprobs, ...) are refused unless they ask for nothing.
-// Ranges that kvrelay.v1 states are checked by the service.
+// min_tokens, ignore_eos, stop_token_ids, priority, cache_salt, structured_outputs. Fields that are not known are
+// ignored. Known ones that are not built and would change the answer (tools, prompt_logprobs, ...) are refused unless
+// they ask for nothing. Ranges that kvrelay.v1 states are checked by the service.
 //
 // Pure; thread-safe.
 #pragma once

@@ -1,5 +1,3 @@
-#include "common/model_file/model_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model_file/model_file.h"
 #include "tests/testing/gguf_writer.h"
 #include "tests/testing/memory_file.h"
 

@@ -2,7 +2,8 @@
  *
  * Functions that can fail return 0, or the number of an absl::StatusCode and fill `error` with words for a person
  * (freed by kvr_bytes_free). Nothing unwinds out of here: a panic becomes INTERNAL. Objects but a
- * kvr_grammar are immutable once made; calls that do not change one are thread-safe. Pointers given in are read during the call only. */
+ * kvr_grammar are immutable once made; calls that do not change one are thread-safe. Pointers given in are read during
+ * the call only. */
 #pragma once
 
 #include <stdbool.h>
@@ -82,15 +83,15 @@ int32_t kvr_grammars_new(const kvr_str* tokens, size_t token_count, const uint32
 void kvr_grammars_free(kvr_grammars* grammars);
 
 enum { KVR_JSON_SCHEMA = 0, KVR_REGEX = 1, KVR_LARK = 2 };
-/* The grammar at its beginning. INVALID_ARGUMENT if it cannot be used: wrong, too large, of what is not known, or with no
- * text that fits. */
+/* The grammar at its beginning. INVALID_ARGUMENT if it cannot be used: wrong, too large, of what is not known, or with
+ * no text that fits. */
 int32_t kvr_grammar_new(const kvr_grammars* grammars, int32_t language, kvr_str source, kvr_grammar** grammar,
                         kvr_bytes* error);
 /* One that goes on from the same place. May be called from many threads at once. */
 int32_t kvr_grammar_copy(const kvr_grammar* grammar, kvr_grammar** copy, kvr_bytes* error);
 void kvr_grammar_free(kvr_grammar* grammar);
-/* Bit i of `words` [word_count], from the lowest of the first: whether token i may come next. End tokens may where the text
- * is complete. INVALID_ARGUMENT if that would take too long to find out. */
+/* Bit i of `words` [word_count], from the lowest of the first: whether token i may come next. End tokens may where the
+ * text is complete. INVALID_ARGUMENT if that would take too long to find out. */
 int32_t kvr_grammar_mask(kvr_grammar* grammar, uint32_t* words, size_t word_count, kvr_bytes* error);
 /* `token` came next. INVALID_ARGUMENT if it may not. REQUIRES: not an end token. */
 int32_t kvr_grammar_accept(kvr_grammar* grammar, uint32_t token, kvr_bytes* error);
