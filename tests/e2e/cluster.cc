@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -134,9 +135,11 @@ absl::Status Cluster::Stop() {
   // Whatever runs with a file of our directory on its command line was started for this cluster, by us or by one of
   // ours.
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string line{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (absl::StrContains(line, directory_)) absl::StrAppend(&complaints, entry.path().string(), " is still there; ");
+    // Others come and go meanwhile: one that ends here reads as nothing. An iterator over the buffer would throw.
+    std::ostringstream line;
+    line << std::ifstream(entry.path() / "cmdline").rdbuf();
+    if (absl::StrContains(line.str(), directory_))
+      absl::StrAppend(&complaints, entry.path().string(), " is still there; ");
   }
   return complaints.empty() ? absl::OkStatus() : absl::InternalError(complaints);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -37,8 +38,9 @@ double Percentile(std::vector<double> values, double p) {
 
 // User and system time of a process so far, in seconds.
 double CpuSeconds(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::ostringstream stat;
+  stat << std::ifstream(absl::StrCat("/proc/", pid, "/stat")).rdbuf();
+  const std::string text = stat.str();
   std::vector<std::string> fields;
   std::string field;
   for (const char c : text.substr(text.rfind(')') + 2)) {
