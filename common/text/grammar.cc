@@ -3,39 +3,27 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/text/rust/kvrelay_text.h"
+#include "common/text/take_status.h"
 #include "common/text/vocabulary.h"
 
 namespace kvrelay::text {
-namespace {
-
-// The status of a call that filled `error` if it failed.
-absl::Status GrammarStatus(int32_t code, const kvr_bytes& error) {
-  if (code == 0) return absl::OkStatus();
-  const absl::string_view message(reinterpret_cast<const char*>(error.data), error.size);
-  absl::Status status(static_cast<absl::StatusCode>(code), message);
-  kvr_bytes_free(error);
-  return status;
-}
-
-}  // namespace
-
 Grammar::~Grammar() { kvr_grammar_free(grammar_); }
 
 absl::StatusOr<std::unique_ptr<Grammar>> Grammar::Copy() const {
   kvr_grammar* copy = nullptr;
   kvr_bytes error;
-  KV_RETURN_IF_ERROR(GrammarStatus(kvr_grammar_copy(grammar_, &copy, &error), error));
+  KV_RETURN_IF_ERROR(TakeStatus(kvr_grammar_copy(grammar_, &copy, &error), error));
   return std::unique_ptr<Grammar>(new Grammar(copy));
 }
 
 absl::Status Grammar::Mask(absl::Span<uint32_t> words) {
   kvr_bytes error;
-  return GrammarStatus(kvr_grammar_mask(grammar_, words.data(), words.size(), &error), error);
+  return TakeStatus(kvr_grammar_mask(grammar_, words.data(), words.size(), &error), error);
 }
 
 absl::Status Grammar::Accept(int32_t token) {
   kvr_bytes error;
-  return GrammarStatus(kvr_grammar_accept(grammar_, static_cast<uint32_t>(token), &error), error);
+  return TakeStatus(kvr_grammar_accept(grammar_, static_cast<uint32_t>(token), &error), error);
 }
 
 absl::StatusOr<std::unique_ptr<Grammars>> Grammars::FromFile(const model_file::ModelFile& file) {
@@ -54,8 +42,8 @@ void Grammars::Make() const {
   std::vector<kvr_str> tokens;
   for (const std::string& token : tokens_) tokens.push_back({token.data(), token.size()});
   kvr_bytes error;
-  problem_ = GrammarStatus(
-      kvr_grammars_new(tokens.data(), tokens.size(), ends_.data(), ends_.size(), &grammars_, &error), error);
+  problem_ =
+      TakeStatus(kvr_grammars_new(tokens.data(), tokens.size(), ends_.data(), ends_.size(), &grammars_, &error), error);
   tokens_ = {};
 }
 
@@ -71,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Grammar>> Grammars::Compile(GrammarLanguage langu
                 static_cast<int>(GrammarLanguage::kLark) == KVR_LARK);
   kvr_grammar* grammar = nullptr;
   kvr_bytes error;
-  KV_RETURN_IF_ERROR(GrammarStatus(
+  KV_RETURN_IF_ERROR(TakeStatus(
       kvr_grammar_new(grammars_, static_cast<int32_t>(language), {source.data(), source.size()}, &grammar, &error),
       error));
   return std::unique_ptr<Grammar>(new Grammar(grammar));

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/text/rust/kvrelay_text.h"
+#include "common/text/take_status.h"
 #include "common/text/utf8.h"
 #include "common/text/vocabulary.h"
 
@@ -26,14 +27,6 @@ using EncoderPointer = std::unique_ptr<kvr_encoder, FreeEncoder>;
 using TemplatePointer = std::unique_ptr<kvr_template, FreeTemplate>;
 
 kvr_str Str(std::string_view text) { return {text.data(), text.size()}; }
-
-// Takes over `error`.
-absl::Status TakeStatus(int32_t code, kvr_bytes error) {
-  if (code == 0) return absl::OkStatus();
-  const std::string message(reinterpret_cast<const char*>(error.data), error.size);
-  kvr_bytes_free(error);
-  return absl::Status(static_cast<absl::StatusCode>(code), message);
-}
 
 // Takes over `ids`.
 std::vector<int32_t> TakeIds(kvr_ids ids) {

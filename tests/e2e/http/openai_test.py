@@ -6,14 +6,11 @@ The package is the one that `./dev test` fetches, or else that of the Python whi
 
 import concurrent.futures
 import json
-import os
-import sys
 import unittest
 import urllib.request
 
-sys.path.insert(0, f"{os.environ['KVRELAY_SOURCE_DIR']}/models/python-%d.%d" % sys.version_info[:2])
+import service as services  # first: it knows where the packages are
 import openai
-import service as services
 
 PROMPT = "The capital of France is"
 CHAT = [{"role": "system", "content": "Answer in one short sentence."},

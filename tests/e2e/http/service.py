@@ -9,9 +9,13 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
+
+# Packages that `./dev test` fetches, for whoever imports this first; else those of the Python that runs this.
+sys.path.insert(0, f"{os.environ['KVRELAY_SOURCE_DIR']}/models/python-%d.%d" % sys.version_info[:2])
 
 PATIENCE_S = 120
 
