@@ -1,6 +1,7 @@
 #include "cli/text.h"
 
 #include <cmath>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -138,6 +139,14 @@ std::string FormatMilliseconds(double milliseconds) {
 }
 
 std::string FormatCount(uint64_t count) { return Grouped(absl::StrCat(count)); }
+
+std::string FormatQuantity(double value, std::string_view unit) {
+  static constexpr std::string_view kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  size_t prefix = 0;
+  for (; value >= 999.5 && prefix + 1 < std::size(kPrefixes); ++prefix) value /= 1000;
+  const int digits = prefix == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return absl::StrFormat("%.*f %s%s", digits, value, kPrefixes[prefix], unit);
+}
 
 std::string FormatRange(uint64_t first, uint64_t end) {
   if (first >= end) return "none";

@@ -29,6 +29,8 @@ double Milliseconds(const google::protobuf::Duration& duration);
 
 std::string FormatMilliseconds(double milliseconds);  // "1,234.5 ms"
 std::string FormatCount(uint64_t count);              // "1,234,567"
+// A quantity with a decimal prefix, three digits: "950 FLOP", "3.21 GFLOP", "12.3 MB".
+std::string FormatQuantity(double value, std::string_view unit);
 // Positions [first, end): "none", "3" or "0..2".
 std::string FormatRange(uint64_t first, uint64_t end);
 

@@ -173,13 +173,26 @@ void PrintComparison(const std::vector<TraceRecord>& records, std::ostream& out,
   if (!failed.empty()) out << "; failed: " << absl::StrJoin(failed, ", ");
   out << '\n';
   if (names.empty()) return;
-  Table times({{"execution"}, {"total", Align::kRight}, {"ratio", Align::kRight}});
+  Table times({{"execution"},
+               {"total", Align::kRight},
+               {"ratio", Align::kRight},
+               {"computed", Align::kRight},
+               {"work", Align::kRight},
+               {"K/V read", Align::kRight}});
   for (const TraceRecord& record : records) {
     if (!record.end.ok()) continue;
     const double total = record.TotalMilliseconds();
+    double flops = 0, read = 0;
+    for (const v1::RunTrace& run : record.runs) {
+      flops += static_cast<double>(run.flops());
+      read += static_cast<double>(run.kv_bytes_read());
+    }
     times.AddRow({{ExecutionName(record.asked)},
                   {FormatMilliseconds(total)},
-                  {shortest > 0 ? absl::StrFormat("%.2f x", total / shortest) : "-"}});
+                  {shortest > 0 ? absl::StrFormat("%.2f x", total / shortest) : "-"},
+                  {FormatCount(record.positions.computed())},
+                  {FormatQuantity(flops, "FLOP")},
+                  {FormatQuantity(read, "B")}});
   }
   times.Print(out, color);
 }

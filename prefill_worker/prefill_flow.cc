@@ -34,6 +34,20 @@ absl::Status CheckHandoff(const PrefillRequest& request) {
   return absl::OkStatus();
 }
 
+// Times are counted from `since`, as those of the run.
+void AddShipments(const std::vector<kv_wire::Shipment>& shipments, absl::Duration since,
+                  worker::v1::PrefillDone* done) {
+  for (const kv_wire::Shipment& shipment : shipments) {
+    worker::v1::Shipment& proto = *done->add_shipments();
+    proto.set_layer(static_cast<uint32_t>(shipment.layer));
+    proto.set_first_position(static_cast<uint32_t>(shipment.first_position));
+    proto.set_end_position(static_cast<uint32_t>(shipment.end_position));
+    *proto.mutable_start() = rpc::ToProto(shipment.began - since);
+    *proto.mutable_duration() = rpc::ToProto(shipment.ended - shipment.began);
+    proto.set_bytes(shipment.bytes);
+  }
+}
+
 }  // namespace
 
 // Keeps the flow and its sender alive as long as the engine may speak to them.
@@ -100,6 +114,7 @@ absl::Status PrefillFlow::Run(const PrefillRequest& request, kv_wire::KvTranspor
     return absl::OkStatus();
   }
   session_ = session;
+  reserved_at_ = session->reserved_at();
   sender_ = sender;
   in_engine_ = true;
   context_.engine->Start(session, std::make_shared<Listener>(shared_from_this(), std::move(sender)));
@@ -197,6 +212,7 @@ void PrefillFlow::DoneIfBothEnded() {
       *done.mutable_transfer_hidden() = rpc::ToProto(transfer_->hidden);
       done.set_bytes_before_last_layer(transfer_->bytes_before_last_layer);
       done.set_first_frame_layer(transfer_->first_frame_layer);
+      if (trace_) AddShipments(transfer_->shipments, reserved_at_, &done);
     }
     *done.mutable_positions() = worker::ToProto(*engine_counts_);
   }

@@ -78,8 +78,8 @@ class PrefillFlow final : public worker::TickListener, public std::enable_shared
   bool admitted_ = false;
   bool ended_ = false;
   bool in_engine_ = false;
-  bool budgeted_ = false;    // prompt tokens are taken
-  absl::Duration taken_at_;  // set once, before the engine knows of the job
+  bool budgeted_ = false;                  // prompt tokens are taken
+  absl::Duration taken_at_, reserved_at_;  // set once, before the engine knows of the job
   uint64_t last_beat_ = 0;
   std::shared_ptr<engine::Session> session_;
   std::shared_ptr<kv_wire::KvSender> sender_;

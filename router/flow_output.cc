@@ -98,9 +98,13 @@ void FlowOutput::DecodeRun(v1::RunTrace run) {
   if (!runs_held_) SendRuns(&decode_runs_);
 }
 
-void FlowOutput::ReleaseRuns(uint64_t bytes_shipped) {
+void FlowOutput::ReleaseRuns(uint64_t bytes_shipped, std::vector<v1::Shipment> shipments) {
   runs_held_ = false;
-  if (!prefill_runs_.empty()) prefill_runs_.back().set_bytes_shipped(bytes_shipped);
+  if (!prefill_runs_.empty()) {
+    v1::RunTrace& run = prefill_runs_.back();
+    run.set_bytes_shipped(bytes_shipped);
+    for (v1::Shipment& shipment : shipments) *run.add_shipments() = std::move(shipment);
+  }
   SendRuns(&prefill_runs_);
   SendRuns(&decode_runs_);
 }

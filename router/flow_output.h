@@ -64,11 +64,11 @@ class FlowOutput {
   bool Token(const wire::Selected& selected);
 
   // Runs in the order of their tokens. The run of a handoff is complete only when its bytes are known, so from HoldRuns
-  // on runs wait for ReleaseRuns; those of the prefill worker go first.
+  // on runs wait for ReleaseRuns, which tells what was shipped; those of the prefill worker go first.
   void HoldRuns() { runs_held_ = true; }
   void PrefillRun(v1::RunTrace run);
   void DecodeRun(v1::RunTrace run);
-  void ReleaseRuns(uint64_t bytes_shipped);
+  void ReleaseRuns(uint64_t bytes_shipped, std::vector<v1::Shipment> shipments = {});
 
   void SetPrefillTimes(const wire::PrefillDone& done);
   void SetLocalTimes(const wire::Ended& ended);

@@ -109,6 +109,7 @@ GenerateCall::GenerateCall(const Backend& backend, grpc::CallbackServerContext* 
                 context->TryCancel();  // OnCancel does the rest
               }),
       metrics_(backend.metrics, arrival_),
+      recent_(backend.recent, caller.client, arrival_),
       caller_(std::move(caller)) {}
 
 void GenerateCall::Prepare(const v1::GenerateRequest& request) {
@@ -168,12 +169,14 @@ void GenerateCall::Abort(absl::Status status) {
 
 void GenerateCall::Send(v1::GenerateResponse response) {
   metrics_.Sent(response, backend_.clock->Now());
+  recent_.Sent(response);
   writer_.Push(std::move(response));
 }
 
 void GenerateCall::End(const absl::Status& status) {
   if (std::exchange(ended_, true)) return;
   metrics_.Ended(status, backend_.clock->Now());
+  recent_.Ended(status, backend_.clock->Now());
   observability::LogInfo("request", {{"request_id", request_id_},
                                      {"client", caller_.client},
                                      {"code", absl::StatusCodeToString(status.code())},

@@ -21,6 +21,7 @@
 #include "router/client_quotas.h"
 #include "router/generate_flow.h"
 #include "router/mailbox.h"
+#include "router/recent_requests.h"
 #include "router/request_metrics.h"
 #include "router/served_model.h"
 #include "router/worker_registry.h"
@@ -37,6 +38,7 @@ struct Backend {
   DecodeClient* decode_client;
   PrefillClient* prefill_client;
   RequestMetrics* metrics;
+  RecentRequests* recent;
   FlowLimits limits = {};
 };
 
@@ -95,6 +97,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<v1::GenerateResponse>
   Mailbox mailbox_;
   // All below are touched inside the mailbox only.
   RequestMetrics::Request metrics_;
+  RecentRequests::Request recent_;
   Caller caller_;
   std::string request_id_;
   std::optional<GenerateFlow> flow_;

@@ -335,7 +335,7 @@ void GenerateFlow::OnPrefillDone(const wire::PrefillDone& done) {
   }
   cached_ = done.positions().reused();
   output_.SetPrefillTimes(done);
-  output_.ReleaseRuns(done.bytes_shipped());
+  output_.ReleaseRuns(done.bytes_shipped(), ShipmentsOf(done));
   deps_.workers->OnOutcome(prefill_.worker, absl::OkStatus());
   ClosePrefill(/*drop=*/false);
   if (plan_.decode) OnPublished();
@@ -395,12 +395,28 @@ v1::RunTrace GenerateFlow::TraceOf(const Call& call, const wire::Selected& selec
   trace.set_positions_read(run.positions_read());
   trace.set_attention_pairs(run.attention_pairs());
   trace.set_rejected(run.rejected());
+  trace.set_flops(run.flops());
+  trace.set_kv_bytes_read(run.kv_bytes_read());
   trace.set_token_id(selected.token_id());
   trace.set_kv_ready(selected.positions().kv_ready());
   trace.set_history(request_.spec.prompt_length() + selected.index() + 1);
   *trace.mutable_start() = rpc::ToProto(call.opened + rpc::FromProto(run.start()));
   *trace.mutable_duration() = run.duration();
   return trace;
+}
+
+std::vector<v1::Shipment> GenerateFlow::ShipmentsOf(const wire::PrefillDone& done) const {
+  std::vector<v1::Shipment> shipments;
+  for (const wire::Shipment& written : done.shipments()) {
+    v1::Shipment& shipment = shipments.emplace_back();
+    shipment.set_layer(written.layer());
+    shipment.set_first_position(written.first_position());
+    shipment.set_end_position(written.end_position());
+    *shipment.mutable_start() = rpc::ToProto(prefill_.opened + rpc::FromProto(written.start()));
+    *shipment.mutable_duration() = written.duration();
+    shipment.set_bytes(written.bytes());
+  }
+  return shipments;
 }
 
 // ---- The end ----

@@ -183,6 +183,8 @@ class GenerateFlow {
   // A token that was checked against its call: forwards it, drops it, or compares it with the one known.
   void TakeToken(const Call& call, const wire::Selected& selected);
   v1::RunTrace TraceOf(const Call& call, const wire::Selected& selected) const;
+  // What the prefill worker wrote when, counted from the request's arrival.
+  std::vector<v1::Shipment> ShipmentsOf(const wire::PrefillDone& done) const;
   bool CheckSelected(Call* call, const wire::Selected& selected);
   void Accepted();
   void EnterFinishing();

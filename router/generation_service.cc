@@ -104,6 +104,8 @@ v1::WorkerStatus ToProto(const Worker& worker) {
   proto.set_kv_blocks_total(load.kv_blocks_total());
   proto.set_kv_blocks_referenced(load.kv_blocks_referenced());
   proto.set_kv_blocks_cached(load.kv_blocks_cached());
+  proto.set_prefix_cache_queries(load.prefix_cache_queries());
+  proto.set_prefix_cache_hits(load.prefix_cache_hits());
   proto.set_active_sessions(load.active_sessions());
   proto.set_queued_sessions(load.queued_sessions());
   proto.set_steps(load.steps());
@@ -195,6 +197,9 @@ class Service final : public GenerationService, public v1::GenerationService::Ca
     response->set_instance(options_.instance);
     response->set_active_requests(active_.count());
     for (const Worker& worker : backend_.registry->Snapshot()) *response->add_workers() = ToProto(worker);
+    const auto owner = options_.tokens == nullptr ? std::nullopt : std::optional<std::string_view>(*client);
+    for (v1::RequestSummary& request : backend_.recent->List(owner, backend_.clock->Now()))
+      *response->add_requests() = std::move(request);
     return Finished(context, absl::OkStatus());
   }
 

@@ -80,6 +80,7 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
   const auto prefill_client = NewGrpcPrefillClient(&channels);
   observability::Metrics metrics;
   RequestMetrics request_metrics(&metrics);
+  RecentRequests recent;
   const auto service = NewGenerationService({.model = model.get(),
                                              .clock = Clock::Real(),
                                              .registry = &registry,
@@ -88,6 +89,7 @@ absl::Status Serve(const RouterOptions& options, rpc::StopSignals& signals) {
                                              .decode_client = decode_client.get(),
                                              .prefill_client = prefill_client.get(),
                                              .metrics = &request_metrics,
+                                             .recent = &recent,
                                              .limits = limits},
                                             {.instance = options.instance,
                                              .max_active = options.max_active,

@@ -17,6 +17,7 @@
 #include "common/engine/reserve_cache.h"
 #include "common/engine/step_plan.h"
 #include "common/engine/validate.h"
+#include "common/model/flops.h"
 
 namespace kvrelay::engine {
 namespace {
@@ -98,6 +99,7 @@ class EngineImpl final : public Engine {
   }
 
   EngineLoad Load() const override {
+    const kv::BlockPool::PrefixCounts prefix = pool_->prefix_counts();
     return {.beat = beat_.load(std::memory_order_relaxed),
             .steps = steps_.load(std::memory_order_relaxed),
             .kv_blocks_total = static_cast<uint32_t>(pool_->total()),
@@ -106,7 +108,9 @@ class EngineImpl final : public Engine {
             .active_sessions = static_cast<uint32_t>(sessions_.load(std::memory_order_relaxed)),
             .queued_sessions = queued_.load(std::memory_order_relaxed),
             .pending_prompt_tokens = pending_.load(std::memory_order_relaxed),
-            .prompt_tokens_per_second = rate_.load(std::memory_order_relaxed)};
+            .prompt_tokens_per_second = rate_.load(std::memory_order_relaxed),
+            .prefix_cache_queries = prefix.asked,
+            .prefix_cache_hits = prefix.found};
   }
   int context_length() const override { return options_.context_length; }
   const std::string& numerics_id() const override { return numerics_id_; }
@@ -262,6 +266,11 @@ class EngineImpl final : public Engine {
     Beat();
   }
 
+  void AddCosts(RunRecord& run) const {
+    run.flops = model::RunFlops(model_.config(), run.computed + run.recomputed, run.attention_pairs, run.end_position);
+    run.kv_bytes_read = run.first_position * uint64_t{pool_->layout().layers * pool_->layout().PositionBytes()};
+  }
+
   void FinishChunk(int index, absl::Duration now) {
     const auto live = in_step_[index];
     const model::Chunk& chunk = chunks_[index];
@@ -274,6 +283,7 @@ class EngineImpl final : public Engine {
       live->listener().OnLogits(logits);
       absl::StatusOr<SelectedToken> token = live->Select(logits, now, &scores_);
       if (!token.ok()) return End(live, token.status(), sampling::EndReason::kNone);
+      AddCosts(token->run);
       const sampling::EndReason end = token->end;
       live->listener().OnSelected(*token);
       if (end != sampling::EndReason::kNone || live->session().spec().stop_after_first)

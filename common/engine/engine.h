@@ -40,6 +40,9 @@ struct EngineLoad {
   uint32_t queued_sessions;   // started, no step yet
   uint64_t pending_prompt_tokens;
   double prompt_tokens_per_second;  // of recent steps; 0: none was measured yet
+  // Tokens of sessions that may begin with the KV of others, and those whose KV they found, since the start.
+  uint64_t prefix_cache_queries;
+  uint64_t prefix_cache_hits;
 };
 
 class Engine {

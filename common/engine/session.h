@@ -39,6 +39,8 @@ struct RunRecord {
   uint32_t appended = 0;
   uint32_t positions_read = 0;
   uint64_t attention_pairs = 0;                 // per layer and head
+  uint64_t flops = 0;                           // see model::RunFlops
+  uint64_t kv_bytes_read = 0;                   // of positions that were in the cache before
   uint32_t rejected = 0;                        // wrong guesses behind its selection; not in the counts above
   uint32_t rows_in_step_max = 0;                // most rows, of all sessions, in one of its steps
   absl::Duration start = absl::ZeroDuration();  // since the session was reserved

@@ -37,6 +37,11 @@ int BlockPool::cached() const {
   return index_.idle();
 }
 
+BlockPool::PrefixCounts BlockPool::prefix_counts() const {
+  std::lock_guard lock(mutex_);
+  return prefix_counts_;
+}
+
 absl::StatusOr<std::vector<BlockId>> BlockPool::Take(int count) {
   KV_ASSIGN_OR_RETURN(Taken taken, TakeWithPrefix(count, "", {}, 0));
   return std::move(taken.blocks);
@@ -66,6 +71,8 @@ absl::StatusOr<BlockPool::Taken> BlockPool::TakeWithPrefix(int count, absl::stri
     if (references_[id]++ == 0) index_.SetBusy(id);
   }
   while (static_cast<int>(taken.blocks.size()) < count) taken.blocks.push_back(TakeOne());
+  prefix_counts_.asked += tokens.size();
+  prefix_counts_.found += static_cast<uint64_t>(taken.known) * kBlockPositions;
   return taken;
 }
 

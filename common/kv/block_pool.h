@@ -28,6 +28,12 @@ class BlockPool {
   int total() const { return total_; }
   int referenced() const;
   int cached() const;
+  // Tokens that sequences which may share blocks were taken for so far, and the part of them whose KV was found.
+  struct PrefixCounts {
+    uint64_t asked = 0;
+    uint64_t found = 0;
+  };
+  PrefixCounts prefix_counts() const;
 
   // References to `count` blocks, or to none. RESOURCE_EXHAUSTED with the figures if fewer are free or cached.
   absl::StatusOr<std::vector<BlockId>> Take(int count);
@@ -62,6 +68,7 @@ class BlockPool {
   std::vector<BlockId> free_;
   std::vector<uint32_t> references_;  // by block
   PrefixIndex index_;
+  PrefixCounts prefix_counts_;
 };
 
 }  // namespace kvrelay::kv

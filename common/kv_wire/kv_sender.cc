@@ -96,8 +96,14 @@ void KvSender::WriteNext() {
     if (!ready_.empty()) {
       piece = ready_.front();
       ready_.pop_front();
+      frame_ = {.layer = piece->layer,
+                .first_position = piece->first_position,
+                .end_position = piece->first_position + piece->positions,
+                .bytes = 0,
+                .began = clock_->Now(),
+                .ended = {}};
       if (!first_frame_at_.has_value()) {
-        first_frame_at_ = clock_->Now();
+        first_frame_at_ = frame_.began;
         transfer_.first_frame_layer = layer_;
       }
     }
@@ -166,9 +172,23 @@ void KvSender::OnWritten(bool ok) {
       ready_.clear();
       return;
     }
-    transfer_.bytes_written += written;
+    if (written > 0) NoteWritten(written);
   }
   WriteNext();
+}
+
+void KvSender::NoteWritten(uint64_t bytes) {
+  transfer_.bytes_written += bytes;
+  frame_.bytes = bytes;
+  frame_.ended = clock_->Now();
+  std::vector<Shipment>& list = transfer_.shipments;
+  if (!list.empty() && list.back().layer == frame_.layer && list.back().end_position == frame_.first_position) {
+    list.back().end_position = frame_.end_position;
+    list.back().bytes += bytes;
+    list.back().ended = frame_.ended;
+  } else if (list.size() < KvTransfer::kShipmentsMax) {
+    list.push_back(frame_);
+  }
 }
 
 void KvSender::OnLinkEnded(const absl::Status& status, const ReceiveKvResponse& receipt) {

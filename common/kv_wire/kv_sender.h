@@ -19,6 +19,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -30,14 +31,25 @@
 
 namespace kvrelay::kv_wire {
 
+// Frames of one layer, written without another layer's in between.
+struct Shipment {
+  int layer;
+  int first_position, end_position;
+  uint64_t bytes;
+  absl::Duration began, ended;  // of the clock
+};
+
 // Figures of a finished transfer.
 struct KvTransfer {
+  static constexpr size_t kShipmentsMax = 1024;
+
   worker::v1::ReceiveKvResponse receipt;
   uint64_t bytes_written = 0;
   uint64_t bytes_before_last_layer = 0;  // written before the last layer of the prompt was computed
   absl::Duration duration;               // first frame written until the receipt
   absl::Duration hidden;                 // its part before the last layer was computed
   uint32_t first_frame_layer = 0;        // highest layer computed when the first frame was written
+  std::vector<Shipment> shipments;       // in order, the first kShipmentsMax
 };
 
 // Where KV goes.
@@ -95,6 +107,8 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   // Pays back what the frame took, if one is under way, and gives its bytes. REQUIRES: called without the lock.
   uint64_t GiveBack();
   void WriteCommit();
+  // Notes that the frame under way is written. REQUIRES: mutex_ is held.
+  void NoteWritten(uint64_t bytes);
   // Wakes the line from a thread that must not copy frames.
   void Wake();
   absl::StatusOr<KvTransfer> Outcome(const absl::Status& status, const worker::v1::ReceiveKvResponse& receipt) const;
@@ -117,6 +131,7 @@ class KvSender final : public KvLinkListener, public std::enable_shared_from_thi
   std::optional<worker::v1::KvCommit> commit_;
   int layer_ = 0;       // layer computed last
   uint64_t taken_ = 0;  // of the budget, by the frame that is being written
+  Shipment frame_{};    // that is being written
   std::optional<absl::Duration> first_frame_at_, last_layer_at_;
   KvTransfer transfer_;
 };

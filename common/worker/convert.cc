@@ -58,6 +58,8 @@ v1::Selected ToProto(const engine::SelectedToken& token, bool logprobs, bool tra
   run.set_positions_read(token.run.positions_read);
   run.set_attention_pairs(token.run.attention_pairs);
   run.set_rejected(token.run.rejected);
+  run.set_flops(token.run.flops);
+  run.set_kv_bytes_read(token.run.kv_bytes_read);
   *run.mutable_start() = rpc::ToProto(token.run.start);
   *run.mutable_duration() = rpc::ToProto(token.run.duration);
   return proto;

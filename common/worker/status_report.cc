@@ -21,6 +21,8 @@ v1::WatchStatusResponse StatusOf(const WorkerContext& context) {
   out.set_queued_sessions(load.queued_sessions);
   out.set_pending_prompt_tokens(load.pending_prompt_tokens);
   out.set_prompt_tokens_per_second(load.prompt_tokens_per_second);
+  out.set_prefix_cache_queries(load.prefix_cache_queries);
+  out.set_prefix_cache_hits(load.prefix_cache_hits);
   return status;
 }
 

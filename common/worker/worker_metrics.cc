@@ -25,6 +25,10 @@ void AddWorkerMetrics(const WorkerContext* context, observability::Metrics* metr
                     load([](const Load& l) { return l.kv_blocks_cached; }));
   metrics->AddGauge("kvrelay_prefill_tokens_per_second", "Prompt tokens of recent steps; 0 before the first",
                     load([](const Load& l) { return l.prompt_tokens_per_second; }));
+  metrics->AddReadCounter("kvrelay_prefix_cache_queries_total", "Tokens for which the prefix cache was asked",
+                          load([](const Load& l) { return l.prefix_cache_queries; }));
+  metrics->AddReadCounter("kvrelay_prefix_cache_hits_total", "Of these, tokens whose KV was found there",
+                          load([](const Load& l) { return l.prefix_cache_hits; }));
   metrics->AddReadCounter("kvrelay_engine_steps_total", "Steps of the compute loop",
                           load([](const Load& l) { return l.steps; }));
 }

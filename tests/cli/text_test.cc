@@ -49,6 +49,13 @@ TEST(Format, Numbers) {
   EXPECT_EQ(FormatMilliseconds(0), "0.0 ms");
   EXPECT_EQ(FormatMilliseconds(12345.67), "12,345.7 ms");
   EXPECT_EQ(FormatMilliseconds(-1.5), "-1.5 ms");
+  EXPECT_EQ(FormatQuantity(0, "B"), "0 B");
+  EXPECT_EQ(FormatQuantity(999, "B"), "999 B");
+  EXPECT_EQ(FormatQuantity(1000, "B"), "1.00 kB");
+  EXPECT_EQ(FormatQuantity(12'349, "B"), "12.3 kB");
+  EXPECT_EQ(FormatQuantity(999'600, "B"), "1.00 MB");
+  EXPECT_EQ(FormatQuantity(3.21e9, "FLOP"), "3.21 GFLOP");
+  EXPECT_EQ(FormatQuantity(1.25e19, "FLOP"), "12500 PFLOP");
   EXPECT_EQ(FormatRange(0, 0), "none");
   EXPECT_EQ(FormatRange(3, 4), "3");
   EXPECT_EQ(FormatRange(0, 3), "0..2");

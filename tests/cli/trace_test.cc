@@ -34,6 +34,8 @@ TraceRecord Record(v1::Execution execution, const std::vector<RunFigures>& runs)
     run.set_appended(figures.appended);
     run.set_positions_read(figures.read);
     run.set_token_id(figures.token);
+    run.set_flops(uint64_t{3'000'000'000} * (figures.computed + figures.recomputed));
+    run.set_kv_bytes_read(uint64_t{3000} * figures.first);
     run.set_kv_ready(figures.kv_ready);
     run.set_history(4 + static_cast<uint32_t>(record.runs.size()));
     run.mutable_duration()->set_nanos(1'500'000);
@@ -157,10 +159,10 @@ std::string Compared(const std::vector<TraceRecord>& records) {
 TEST(PrintComparison, OfEqualTokens) {
   EXPECT_EQ(Compared({Local(), NoCache()}), R"(
 tokens: identical in local, no-cache
-execution    total   ratio
----------  -------  ------
-local       5.0 ms  1.00 x
-no-cache   15.0 ms  3.00 x
+execution    total   ratio  computed        work  K/V read
+---------  -------  ------  --------  ----------  --------
+local       5.0 ms  1.00 x         5  15.0 GFLOP   21.0 kB
+no-cache   15.0 ms  3.00 x        12  36.0 GFLOP       0 B
 )");
 }
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/duration.h"
 #include "tests/e2e/requests.h"
 #include "tests/e2e/shared_cluster.h"
 
@@ -165,6 +166,14 @@ void ExpectArticleRow(const v1::RunTrace& run, uint32_t p, uint32_t k, bool no_c
   EXPECT_EQ(run.positions_read(), p + k);
   EXPECT_EQ(run.kv_ready(), no_cache ? 0 : p + k);
   EXPECT_EQ(run.history(), p + k + 1);
+  // The default model: 30 layers, 106,168,320 weights in them, 3 heads of K and V of 64 dims in f16.
+  EXPECT_EQ(run.kv_bytes_read(), uint64_t{23040} * run.first_position());
+  const uint64_t rows = run.end_position() - run.first_position();
+  if (rows == 1) {
+    EXPECT_EQ(run.flops(), 2 * (106'168'320 + 576 * 49'152) + uint64_t{69'120} * run.end_position());
+  } else {
+    EXPECT_GT(run.flops(), rows * uint64_t{200'000'000});
+  }
 }
 
 TEST_F(GenerationTest, TraceIsTheArticlesTable) {
@@ -187,6 +196,16 @@ TEST_F(GenerationTest, TraceIsTheArticlesTable) {
     EXPECT_EQ(stream.runs[0].instance() != stream.runs[1].instance(), split);
     EXPECT_EQ(stream.runs[0].bytes_shipped(), stream.finished.kv_bytes_shipped());
     EXPECT_EQ(stream.finished.kv_bytes_shipped() > 0, split);
+    // Layer by layer, each with all positions of the prompt, which is less than a block; no sooner than it was
+    // computed.
+    ASSERT_EQ(stream.runs[0].shipments_size(), split ? 30 : 0);
+    for (int layer = 0; layer < stream.runs[0].shipments_size(); ++layer) {
+      const v1::Shipment& shipment = stream.runs[0].shipments(layer);
+      EXPECT_EQ(shipment.layer(), static_cast<uint32_t>(layer));
+      EXPECT_EQ(shipment.end_position() - shipment.first_position(), stream.started.prompt_tokens());
+      EXPECT_EQ(shipment.bytes() * 30, stream.finished.kv_bytes_shipped());
+      EXPECT_GE(rpc::FromProto(shipment.start()), rpc::FromProto(stream.runs[0].start()));
+    }
   }
 }
 

@@ -59,6 +59,8 @@ TEST(Prefix, WholeBlocksAreSharedAndTheLastTokenIsNot) {
   EXPECT_EQ(pool->referenced(), 5);
   for (const int length : {1, 64, 65, 128, 129, 192, 193})
     EXPECT_EQ(Known(*pool, Tokens(length)), (length - 1) / 64 * 64) << length;
+  EXPECT_EQ(pool->prefix_counts().asked, 200u + 200 + 1 + 64 + 65 + 128 + 129 + 192 + 193);
+  EXPECT_EQ(pool->prefix_counts().found, 192u + 0 + 0 + 64 + 64 + 128 + 128 + 192);
   first.reset();
   second.reset();
   EXPECT_EQ(pool->referenced(), 0);
@@ -100,6 +102,7 @@ TEST(Prefix, SequencesThatAreNotSharedStayAlone) {
   Leave(*pool, Tokens(200));
   auto alone = *SequenceCache::Reserve(pool.get(), 200);
   EXPECT_EQ(alone->kv_ready(), 0);
+  EXPECT_EQ(pool->prefix_counts().asked, 200u);
   alone->Publish(200);
   alone->NameBlocks(Tokens(200, 1000));
   EXPECT_EQ(Known(*pool, Tokens(200, 1000)), 0);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/rpc/duration.h"
 #include "common/rpc/status_mapping.h"
 #include "tests/worker/handoff_messages.h"
 #include "tests/worker/test_client.h"
@@ -81,7 +82,8 @@ TEST(PrefillTest, FramesLeaveBeforeTheLastLayer) {
   TestDecodeWorker decode;
   TestPrefillWorker prefill;
   prefill.engine().Allow(5);  // 2 chunks of 100: all layers of the first, 2 of the last
-  const auto spec = MakeSpec(200, 4);
+  auto spec = MakeSpec(200, 4);
+  spec.set_trace(true);
   auto stream = Reserve(decode, 'a', spec);
   const auto cache = decode.engine().last_cache();
   PrefillClient job(*prefill.stub, MakePrefill(spec, 'a', 1, decode.address()));
@@ -98,6 +100,18 @@ TEST(PrefillTest, FramesLeaveBeforeTheLastLayer) {
   EXPECT_EQ(done.bytes_before_last_layer(), (3 * 64 + 2 * (200 - 64)) * position_bytes);
   EXPECT_EQ(done.bytes_shipped(), 3 * 200 * position_bytes);
   EXPECT_TRUE(HoldsFakeKv(*cache, tokens));
+  // Block 0 of each layer goes out with the first chunk, what the second completes with the second.
+  ASSERT_EQ(done.shipments_size(), 6);
+  absl::Duration last = absl::ZeroDuration();
+  for (int i = 0; i < 6; ++i) {
+    const worker::v1::Shipment& shipment = done.shipments(i);
+    EXPECT_EQ(shipment.layer(), i % 3);
+    EXPECT_EQ(shipment.first_position(), i < 3 ? 0 : 64);
+    EXPECT_EQ(shipment.end_position(), i < 3 ? 64 : 200);
+    EXPECT_EQ(shipment.bytes(), (shipment.end_position() - shipment.first_position()) * position_bytes);
+    EXPECT_GE(rpc::FromProto(shipment.start()), last);
+    last = rpc::FromProto(shipment.start()) + rpc::FromProto(shipment.duration());
+  }
 }
 
 TEST(PrefillTest, WithoutAHandoffOnlyTheTokenIsWanted) {

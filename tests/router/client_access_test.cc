@@ -101,6 +101,24 @@ TEST_F(ClientAccessTest, EveryMethodNeedsOneValidToken) {
   }
 }
 
+TEST_F(ClientAccessTest, ClientsSeeTheirOwnRequests) {
+  Router router({&p1}, {&d1}, 64, tokens.get());
+  ASSERT_TRUE(router.WaitReady(2));
+  CallAll(router, {{"authorization", std::string("Bearer ") + kAlice}});
+  CallAll(router, {});
+  for (const auto& [token, own] : {std::pair{kAlice, 1}, {kBob, 0}}) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", std::string("Bearer ") + token);
+    v1::GetStatusResponse status;
+    ASSERT_TRUE(router.stub->GetStatus(&context, {}, &status).ok());
+    ASSERT_EQ(status.requests_size(), own) << token;
+    if (own == 0) continue;
+    EXPECT_FALSE(status.requests(0).request_id().empty());
+    EXPECT_EQ(status.requests(0).completion_tokens(), 3u);
+    EXPECT_FALSE(status.requests(0).running());
+  }
+}
+
 TEST_F(ClientAccessTest, NothingThatAClientSendsAsMetadataReachesWorkers) {
   Router router({&p1}, {&d1}, 64, tokens.get());
   ASSERT_TRUE(router.WaitReady(2));

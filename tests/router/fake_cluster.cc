@@ -266,7 +266,11 @@ void FakeCluster::ShipAndFinish(CallId id, const wire::PrefillRequest& request, 
   wire::PrefillDone& done = *response.mutable_done();
   *done.mutable_positions() = positions;
   done.mutable_prefill()->set_seconds(2);
-  if (request.has_handoff()) done.set_bytes_shipped(100 * static_cast<uint64_t>(request.spec().token_ids_size()));
+  if (request.has_handoff()) {
+    done.set_bytes_shipped(100 * static_cast<uint64_t>(request.spec().token_ids_size()));
+    done.add_shipments()->set_layer(1);
+    done.mutable_shipments(0)->mutable_start()->set_seconds(1);
+  }
   Queue(id, response);
   QueueEnd(id, absl::OkStatus());
 }

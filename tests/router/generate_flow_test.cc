@@ -1,6 +1,7 @@
 // The ways of a request that goes well, and the ways in which a worker or a client may end it.
 #include "router/generate_flow.h"
 
+#include "common/rpc/duration.h"
 #include "tests/router/flow_fixture.h"
 
 namespace kvrelay::router {
@@ -43,6 +44,10 @@ TEST(GenerateFlow, SplitShipsThePromptAndDecodesTheRest) {
   EXPECT_EQ(runs[0].bytes_shipped(), 500u);
   EXPECT_EQ(runs[1].instance(), "d1");
   EXPECT_EQ(runs[1].bytes_shipped(), 0u);
+  ASSERT_EQ(runs[0].shipments_size(), 1);
+  EXPECT_EQ(runs[0].shipments(0).layer(), 1u);
+  EXPECT_EQ(rpc::FromProto(runs[0].shipments(0).start()) - rpc::FromProto(runs[0].start()), absl::Seconds(1));
+  EXPECT_EQ(runs[1].shipments_size(), 0);
 }
 
 TEST(GenerateFlow, TokenZeroInAnyOrderGivesOneStream) {

@@ -135,6 +135,8 @@ TEST_F(GenerationServiceTest, TwoModelsInOneService) {
   ASSERT_TRUE(router.stub->GetStatus(&context, {}, &status).ok());
   ASSERT_EQ(status.workers_size(), 1);
   EXPECT_THAT(status.workers(0).problem(), HasSubstr("two models"));
+  ASSERT_EQ(status.requests_size(), 1);
+  EXPECT_EQ(status.requests(0).code(), static_cast<uint32_t>(absl::StatusCode::kFailedPrecondition));
 }
 
 TEST_F(GenerationServiceTest, BadRequestsLeaveTheServiceWhole) {

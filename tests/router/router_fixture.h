@@ -32,7 +32,8 @@ class Router {
                                       .memory = &memory,
                                       .decode_client = decode_client.get(),
                                       .prefill_client = prefill_client.get(),
-                                      .metrics = &request_metrics},
+                                      .metrics = &request_metrics,
+                                      .recent = &recent},
                                      {.instance = "r1", .max_active = max_active, .tokens = tokens, .quotas = quotas})),
         server(*rpc::Server::Start({.listen = "127.0.0.1:0"},
                                    {{v1::GenerationService::service_full_name(), service->service()}})),
@@ -53,6 +54,7 @@ class Router {
   PlacementMemory memory;
   observability::Metrics metrics;
   RequestMetrics request_metrics{&metrics};
+  RecentRequests recent;
   std::unique_ptr<DecodeClient> decode_client;
   std::unique_ptr<PrefillClient> prefill_client;
   std::unique_ptr<GenerationService> service;

@@ -68,7 +68,9 @@ engine::EngineLoad SimEngine::Load() const {
                           .active_sessions = static_cast<uint32_t>(reserved_),
                           .queued_sessions = 0,
                           .pending_prompt_tokens = 0,
-                          .prompt_tokens_per_second = 0};
+                          .prompt_tokens_per_second = 0,
+                          .prefix_cache_queries = pool_->prefix_counts().asked,
+                          .prefix_cache_hits = pool_->prefix_counts().found};
   for (const engine::LiveSession& live : live_) {
     load.queued_sessions += live.queued();
     if (live.InPrompt()) load.pending_prompt_tokens += live.PendingRows();

@@ -15,6 +15,8 @@ engine::SelectedToken Token() {
       .computed = 1, .reused = 2, .received = 3, .shipped = 4, .recomputed = 5, .discarded = 6, .kv_ready = 7};
   token.run.first_position = 8;
   token.run.attention_pairs = 9;
+  token.run.flops = uint64_t{1} << 40;
+  token.run.kv_bytes_read = uint64_t{1} << 41;
   token.run.start = absl::Milliseconds(1500);
   return token;
 }
@@ -29,6 +31,8 @@ TEST(ConvertTest, Selected) {
   EXPECT_EQ(selected.end(), v1::END_REASON_STOP_TOKEN);
   EXPECT_EQ(selected.run().first_position(), 8);
   EXPECT_EQ(selected.run().attention_pairs(), 9);
+  EXPECT_EQ(selected.run().flops(), uint64_t{1} << 40);
+  EXPECT_EQ(selected.run().kv_bytes_read(), uint64_t{1} << 41);
   EXPECT_EQ(selected.run().start().seconds(), 1);
   EXPECT_EQ(selected.run().start().nanos(), 500'000'000);
 }

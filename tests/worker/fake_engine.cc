@@ -102,7 +102,9 @@ engine::EngineLoad FakeEngine::Load() const {
           .active_sessions = 0,
           .queued_sessions = 0,
           .pending_prompt_tokens = 0,
-          .prompt_tokens_per_second = 0};
+          .prompt_tokens_per_second = 0,
+          .prefix_cache_queries = pool_->prefix_counts().asked,
+          .prefix_cache_hits = pool_->prefix_counts().found};
 }
 
 const model::Model& FakeEngine::model() const {

@@ -63,6 +63,29 @@ export function events({execution, prompt, tokens, reused = 0}: Options): unknow
         history: end + 1,
         start: `${i / 10}s`,
         duration: "0.05s",
+        flops: String(1000 * (end - first) + 10 * pairs),
+        kv_bytes_read: String(10 * first),
+        shipments:
+          execution === "SPLIT" && i === 0
+            ? [
+                {
+                  layer: 0,
+                  first_position: reused,
+                  end_position: prompt,
+                  start: "0.02s",
+                  duration: "0.02s",
+                  bytes: "15",
+                },
+                {
+                  layer: 1,
+                  first_position: reused,
+                  end_position: prompt,
+                  start: "0.05s",
+                  duration: "0.005s",
+                  bytes: "15",
+                },
+              ]
+            : [],
         bytes_shipped: execution === "SPLIT" && i === 0 ? String(10 * (prompt - reused)) : "0",
       },
       positions: {...positions},

@@ -163,6 +163,9 @@ class Page(unittest.TestCase):
       self.assertEqual(events[0]["started"]["placement"]["execution"], f"EXECUTION_{execution}")
       computed = page.inner_text(f'[data-execution="EXECUTION_{execution}"] [data-cost="computed"]')
       self.assertEqual(int(computed.replace(",", "")), sum(run["computed"] + run["recomputed"] for run in runs_of(events)))
+      for cost, field in (("flops", "flops"), ("read", "kv_bytes_read")):
+        shown = page.get_attribute(f'[data-execution="EXECUTION_{execution}"] [data-cost="{cost}"]', "data-value")
+        self.assertEqual(int(shown), sum(int(run[field]) for run in runs_of(events)))
       page.click(f'[data-execution="EXECUTION_{execution}"] >> text=Step through it')
       self.check_drawing(page, events)
       seen = colours(page)
@@ -281,6 +284,8 @@ class Page(unittest.TestCase):
           page.wait_for_selector("#run")
         if tab == "fleet":
           page.wait_for_selector('[data-worker="decode-2"][data-ready="true"]')
+          label = browsers.answer(page, 0)[0]["started"]["request_id"]
+          page.wait_for_selector(f'#requests [data-request="{label}"][data-running="false"] button')
         found = axe.run(page).response["violations"]
         serious = [(rule["id"], [node["target"] for node in rule["nodes"]][:3]) for rule in found
                    if rule["impact"] in ("serious", "critical")]

@@ -71,6 +71,18 @@ export interface Run {
   durationMs: number;
   bytesShipped: number;
   rejected: number;
+  flops: number;
+  kvBytesRead: number;
+  shipments: Shipment[];
+}
+
+export interface Shipment {
+  layer: number;
+  first: number;
+  end: number;
+  startMs: number;
+  durationMs: number;
+  bytes: number;
 }
 
 export interface Timings {
@@ -178,6 +190,19 @@ function readRun(json: Json): Run {
     durationMs: milliseconds(json.duration),
     bytesShipped: number(json.bytes_shipped),
     rejected: number(json.rejected),
+    flops: number(json.flops),
+    kvBytesRead: number(json.kv_bytes_read),
+    shipments: list(json.shipments).map((entry) => {
+      const shipment = object(entry);
+      return {
+        layer: number(shipment.layer),
+        first: number(shipment.first_position),
+        end: number(shipment.end_position),
+        startMs: milliseconds(shipment.start),
+        durationMs: milliseconds(shipment.duration),
+        bytes: number(shipment.bytes),
+      };
+    }),
   };
 }
 

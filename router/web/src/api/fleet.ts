@@ -1,5 +1,5 @@
 // The model and the workers behind the router, as GetModelResponse and GetStatusResponse tell of them.
-import {milliseconds, number} from "./events";
+import {type Execution, milliseconds, number} from "./events";
 
 export interface Model {
   name: string;
@@ -19,16 +19,36 @@ export interface Worker {
   blocksTotal: number;
   blocksReferenced: number;
   blocksCached: number;
+  prefixQueries: number;
+  prefixHits: number;
   active: number;
   queued: number;
   steps: number;
   heartbeatMs: number;
+}
+// One request of this router, in figures.
+export interface Summary {
+  requestId: string;
+  ageMs: number;
+  running: boolean;
+  code: number; // gRPC's; 0 is OK
+  execution: Execution | "";
+  prefillInstance: string;
+  decodeInstance: string;
+  promptTokens: number;
+  completionTokens: number;
+  cachedTokens: number;
+  firstTokenMs: number;
+  durationMs: number;
+  replans: number;
+  moves: number;
 }
 export interface Status {
   version: string;
   instance: string;
   active: number;
   workers: Worker[];
+  requests: Summary[]; // newest first
   atMs: number; // on this browser's clock
 }
 
@@ -58,6 +78,8 @@ function readWorker(json: Json): Worker {
     blocksTotal: number(json.kv_blocks_total),
     blocksReferenced: number(json.kv_blocks_referenced),
     blocksCached: number(json.kv_blocks_cached),
+    prefixQueries: number(json.prefix_cache_queries),
+    prefixHits: number(json.prefix_cache_hits),
     active: number(json.active_sessions),
     queued: number(json.queued_sessions),
     steps: number(json.steps),
@@ -65,14 +87,35 @@ function readWorker(json: Json): Worker {
   };
 }
 
+function readSummary(json: Json): Summary {
+  const placement = (json.placement ?? {}) as Json;
+  return {
+    requestId: text(json.request_id),
+    ageMs: milliseconds(json.age),
+    running: json.running === true,
+    code: number(json.code),
+    execution: text(placement.execution) as Execution | "",
+    prefillInstance: text(placement.prefill_instance),
+    decodeInstance: text(placement.decode_instance),
+    promptTokens: number(json.prompt_tokens),
+    completionTokens: number(json.completion_tokens),
+    cachedTokens: number(json.cached_tokens),
+    firstTokenMs: milliseconds(json.first_token),
+    durationMs: milliseconds(json.duration),
+    replans: number(json.replans),
+    moves: number(json.moves),
+  };
+}
+
 export function readStatus(value: unknown, atMs: number): Status {
   const json = value as Json;
-  const workers = Array.isArray(json.workers) ? json.workers : [];
+  const list = (value: unknown) => (Array.isArray(value) ? (value as Json[]) : []);
   return {
     version: text(json.version),
     instance: text(json.instance),
     active: number(json.active_requests),
-    workers: workers.map((worker) => readWorker(worker as Json)),
+    workers: list(json.workers).map(readWorker),
+    requests: list(json.requests).map(readSummary),
     atMs,
   };
 }

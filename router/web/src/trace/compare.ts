@@ -6,7 +6,9 @@ export interface Costs {
   computed: number; // positions, first time or again
   recomputed: number;
   pairs: number; // of attention, per layer and head
+  flops: number;
   read: number; // positions whose K and V were read from a cache, over all runs
+  readBytes: number; // their K and V
   shippedBytes: number;
   totalMs: number; // 0: not finished
 }
@@ -17,7 +19,9 @@ export function costsOf(record: TraceRecord): Costs {
     computed: 0,
     recomputed: 0,
     pairs: 0,
+    flops: 0,
     read: 0,
+    readBytes: 0,
     shippedBytes: 0,
     totalMs: record.totalMs,
   };
@@ -25,27 +29,22 @@ export function costsOf(record: TraceRecord): Costs {
     costs.computed += run.computed + run.recomputed;
     costs.recomputed += run.recomputed;
     costs.pairs += run.pairs;
+    costs.flops += run.flops;
     costs.read += run.positionsRead - (run.end - run.first);
+    costs.readBytes += run.kvBytesRead;
     costs.shippedBytes += run.bytesShipped;
   }
   return costs;
 }
 
-// Bytes of K and V of one position in all layers; 0 if nothing was shipped that would tell.
-export function bytesPerPosition(record: TraceRecord): number {
-  const run = record.runs.findIndex((r) => r.bytesShipped > 0);
-  const shipped = record.positionsAfter[run]?.shipped ?? 0;
-  return shipped > 0 ? record.runs[run].bytesShipped / shipped : 0;
-}
-
-export type Quantity = "computed" | "pairs" | "time";
+export type Quantity = "computed" | "flops" | "time";
 
 // The sum of a quantity up to each run, against the history after it.
 export function curve(record: TraceRecord, quantity: Quantity): {x: number; y: number}[] {
   let sum = 0;
   const origin = record.runs[0]?.startMs ?? 0;
   return record.runs.map((run) => {
-    sum += quantity === "computed" ? run.computed + run.recomputed : run.pairs;
+    sum += quantity === "computed" ? run.computed + run.recomputed : run.flops;
     return {x: run.history, y: quantity === "time" ? run.startMs + run.durationMs - origin : sum};
   });
 }

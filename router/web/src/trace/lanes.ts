@@ -89,33 +89,34 @@ function workerLanes(record: TraceRecord): Lane[] {
   return [...lanes.values()];
 }
 
-// Timings tell how long the transfer took and which part lay before the end of the prompt's last layer: the run's end.
+// What was written layer by layer; then the commit, until the receipt.
 function linkLane(record: TraceRecord): Lane | null {
-  const timings = record.finished?.timings;
-  const source = record.runs.find((run) => run.bytesShipped > 0);
-  if (!timings || !source || timings.transferMs === 0) return null;
+  const source = record.runs.find((run) => run.shipments.length > 0);
+  if (!source) return null;
   const computedMs = source.startMs + source.durationMs;
-  const details = {bytes: source.bytesShipped};
-  return {
-    id: "link",
-    title: "KV link",
-    spans: [
-      {
-        kind: "hidden",
-        startMs: computedMs - timings.transferHiddenMs,
-        durationMs: timings.transferHiddenMs,
-        name: "shipped while computing",
-        details,
-      },
-      {
-        kind: "transfer",
-        startMs: computedMs,
-        durationMs: timings.transferMs - timings.transferHiddenMs,
-        name: "last layer, commit and receipt",
-        details,
-      },
-    ],
-  };
+  const spans = source.shipments.map((shipment): Span => {
+    const endMs = shipment.startMs + shipment.durationMs;
+    return {
+      kind: endMs <= computedMs ? "hidden" : "transfer",
+      startMs: shipment.startMs,
+      durationMs: shipment.durationMs,
+      name: `layer ${shipment.layer}`,
+      details: {positions: `${shipment.first}..${shipment.end - 1}`, bytes: shipment.bytes},
+    };
+  });
+  const last = spans[spans.length - 1];
+  const writtenMs = last.startMs + last.durationMs;
+  const receiptMs = spans[0].startMs + (record.finished?.timings.transferMs ?? 0);
+  if (receiptMs > writtenMs) {
+    spans.push({
+      kind: "transfer",
+      startMs: writtenMs,
+      durationMs: receiptMs - writtenMs,
+      name: "commit and receipt",
+      details: {bytes: source.bytesShipped},
+    });
+  }
+  return {id: "link", title: "KV link", spans};
 }
 
 function browserLane(record: TraceRecord): Lane {

@@ -2,12 +2,12 @@
 import {useState} from "preact/hooks";
 import {app, compareTyped, isRunning, show} from "../state/app";
 import {useStore} from "../state/store";
-import {bytesPerPosition, type Costs, costsOf, curve, type Quantity, sameTokens} from "../trace/compare";
+import {type Costs, costsOf, curve, type Quantity, sameTokens} from "../trace/compare";
 import type {TraceRecord} from "../trace/record";
 import {useWidth} from "./cache";
 import {Curve, type Line} from "./curve";
 import {ExportButtons} from "./export";
-import {bytes, count, ms} from "./format";
+import {bytes, count, flops, ms} from "./format";
 import {Grid, GRID_MARGIN} from "./grid";
 import {Legend} from "./legend";
 
@@ -35,6 +35,16 @@ function Panel({record, columns, rows}: {record: TraceRecord; columns: number; r
           {count(costs.computed)}
         </span>{" "}
         positions computed
+      </p>
+      <p>
+        <span class="number" data-cost="flops" data-value={costs.flops}>
+          {flops(costs.flops)}
+        </span>
+        ,{" "}
+        <span class="number" data-cost="read" data-value={costs.readBytes}>
+          {bytes(costs.readBytes)}
+        </span>{" "}
+        of K and V read
       </p>
       <p class="dim">
         {costs.recomputed > 0 ? (
@@ -65,16 +75,14 @@ function Panel({record, columns, rows}: {record: TraceRecord; columns: number; r
 
 function Table({records}: {records: TraceRecord[]}) {
   const all = records.map(costsOf);
-  const perPosition = Math.max(0, ...records.map(bytesPerPosition));
   const rows: [string, (costs: Costs) => string][] = [
     ["runs", (c) => count(c.runs)],
     ["positions computed", (c) => count(c.computed)],
     ["of them again", (c) => count(c.recomputed)],
     ["query-key pairs, per layer and head", (c) => count(c.pairs)],
+    ["floating point operations", (c) => flops(c.flops)],
     ["positions read from a cache", (c) => count(c.read)],
-    ...(perPosition > 0
-      ? [["bytes read from a cache", (c: Costs) => bytes(c.read * perPosition)] as [string, (c: Costs) => string]]
-      : []),
+    ["K, V bytes read from a cache", (c) => bytes(c.readBytes)],
     ["K, V bytes shipped", (c) => bytes(c.shippedBytes)],
     ["time", (c) => (c.totalMs > 0 ? ms(c.totalMs) : "…")],
   ];
@@ -108,7 +116,7 @@ function Table({records}: {records: TraceRecord[]}) {
 
 const QUANTITIES: {id: Quantity; name: string}[] = [
   {id: "computed", name: "positions computed"},
-  {id: "pairs", name: "query-key pairs"},
+  {id: "flops", name: "floating point operations"},
   {id: "time", name: "milliseconds"},
 ];
 
