@@ -402,6 +402,13 @@ v1::RunTrace GenerateFlow::TraceOf(const Call& call, const wire::Selected& selec
   trace.set_history(request_.spec.prompt_length() + selected.index() + 1);
   *trace.mutable_start() = rpc::ToProto(call.opened + rpc::FromProto(run.start()));
   *trace.mutable_duration() = run.duration();
+  for (const wire::Chunk& step : run.chunks()) {
+    v1::Chunk& chunk = *trace.add_chunks();
+    chunk.set_first_position(step.first_position());
+    chunk.set_end_position(step.end_position());
+    *chunk.mutable_start() = rpc::ToProto(call.opened + rpc::FromProto(step.start()));
+    *chunk.mutable_duration() = step.duration();
+  }
   return trace;
 }
 

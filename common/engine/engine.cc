@@ -274,7 +274,7 @@ class EngineImpl final : public Engine {
   void FinishChunk(int index, absl::Duration now) {
     const auto live = in_step_[index];
     const model::Chunk& chunk = chunks_[index];
-    live->Count(chunk);
+    live->Count(chunk, now);
     if (!chunk.error.ok()) return End(live, chunk.error, sampling::EndReason::kNone);
     if (chunk.logits_wanted == 0) return;
     int row = 0;

@@ -68,6 +68,7 @@ model::Chunk LiveSession::MakeChunk(int rows) {
 void LiveSession::BeginStep(absl::Duration now, int step_rows) {
   queued_ = false;
   step_rows_ = static_cast<uint32_t>(step_rows);
+  step_began_ = now;
   if (!run_started_) {
     run_started_ = true;
     run_began_ = now;
@@ -76,7 +77,7 @@ void LiveSession::BeginStep(absl::Duration now, int step_rows) {
   run_.rows_in_step_max = std::max(run_.rows_in_step_max, step_rows_);
 }
 
-void LiveSession::Count(const model::Chunk& chunk) {
+void LiveSession::Count(const model::Chunk& chunk, absl::Duration now) {
   // Guesses are counted when they are settled.
   const uint32_t own = chunk.computed - chunk.drafts;
   const uint32_t first = chunk.first_position, end = first + own;
@@ -92,6 +93,9 @@ void LiveSession::Count(const model::Chunk& chunk) {
   run_.positions_read = std::max(run_.positions_read, chunk.positions_read - chunk.drafts);
   run_.attention_pairs += chunk.attention_pairs;
   for (int i = 0; i < chunk.drafts; ++i) run_.attention_pairs -= end + i + 1;
+  // Runs of one step, as all tokens behind the prompt are, need no list.
+  if ((chunk.logits_wanted == 0 || !run_.chunks.empty()) && run_.chunks.size() < RunRecord::kChunksMax)
+    run_.chunks.push_back({first, end, step_began_ - session_->reserved_at(), now - step_began_});
   if (chunk.error.ok()) ShareBlocks();
 }
 
@@ -148,7 +152,8 @@ bool LiveSession::TakeGuess(absl::Duration now) {
           .positions_read = position + 1,
           .attention_pairs = position + 1,
           .rows_in_step_max = step_rows_,
-          .start = now - session_->reserved_at()};
+          .start = now - session_->reserved_at(),
+          .chunks = {}};
   run_began_ = now;
   ++next_guess_;
   ShareBlocks();

@@ -40,7 +40,7 @@ class LiveSession {
   // Notes the beginning of a step with `step_rows` rows in all.
   void BeginStep(absl::Duration now, int step_rows);
   // Takes over what Forward counted.
-  void Count(const model::Chunk& chunk);
+  void Count(const model::Chunk& chunk, absl::Duration now);
   // Ends the run: chooses the next token from logits, extends the history, and accounts for it. `scores` is workspace
   // for all sessions of the loop.
   absl::StatusOr<SelectedToken> Select(absl::Span<const float> logits, absl::Duration now, std::vector<float>* scores);
@@ -67,6 +67,7 @@ class LiveSession {
   PositionCounts counts_;
   RunRecord run_;
   absl::Duration run_began_;  // clock time; run_.start counts from the reservation
+  absl::Duration step_began_;
   bool run_started_ = false;
   uint32_t step_rows_ = 0;
   bool queued_ = true;

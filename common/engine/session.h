@@ -29,6 +29,13 @@ struct PositionCounts {
   uint32_t kv_ready = 0;
 };
 
+// Input positions of one step of a run.
+struct RunChunk {
+  uint32_t first_position, end_position;
+  absl::Duration start;  // since the session was reserved
+  absl::Duration duration;
+};
+
 // What one run did: all the work between two selections. A step that checks guesses makes a run for each token that it
 // selects; the first has the time.
 struct RunRecord {
@@ -45,6 +52,8 @@ struct RunRecord {
   uint32_t rows_in_step_max = 0;                // most rows, of all sessions, in one of its steps
   absl::Duration start = absl::ZeroDuration();  // since the session was reserved
   absl::Duration duration = absl::ZeroDuration();
+  static constexpr size_t kChunksMax = 1024;
+  std::vector<RunChunk> chunks;  // of a run of several steps, the first kChunksMax
 };
 
 struct SelectedToken {

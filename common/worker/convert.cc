@@ -62,6 +62,13 @@ v1::Selected ToProto(const engine::SelectedToken& token, bool logprobs, bool tra
   run.set_kv_bytes_read(token.run.kv_bytes_read);
   *run.mutable_start() = rpc::ToProto(token.run.start);
   *run.mutable_duration() = rpc::ToProto(token.run.duration);
+  for (const engine::RunChunk& chunk : token.run.chunks) {
+    v1::Chunk& added = *run.add_chunks();
+    added.set_first_position(chunk.first_position);
+    added.set_end_position(chunk.end_position);
+    *added.mutable_start() = rpc::ToProto(chunk.start);
+    *added.mutable_duration() = rpc::ToProto(chunk.duration);
+  }
   return proto;
 }
 

@@ -110,6 +110,7 @@ TEST(Engine, WorkedExampleWithCache) {
     EXPECT_EQ(t.run.positions_read, expected[i][3]);
     EXPECT_EQ(t.counts.kv_ready, expected[i][4]);
     EXPECT_EQ(t.run.attention_pairs, expected[i][5]);
+    EXPECT_TRUE(t.run.chunks.empty()) << "each run is one step";
   }
   EXPECT_EQ(r->reason, sampling::EndReason::kLength);
   EXPECT_EQ(r->counts.computed, 5u) << "the last token never gets KV";
@@ -141,6 +142,20 @@ TEST(Engine, StopsAfterFirstForAPrefill) {
   EXPECT_TRUE(r->status.ok());
   EXPECT_EQ(r->reason, sampling::EndReason::kNone);
   EXPECT_EQ(r->counts.kv_ready, 100u);
+  // Its steps, one after the other, are the run.
+  const RunRecord& run = r->tokens[0].run;
+  ASSERT_EQ(run.chunks.size(), 7u);
+  uint32_t end = 0;
+  absl::Duration last = run.start;
+  for (const RunChunk& chunk : run.chunks) {
+    EXPECT_EQ(chunk.first_position, end);
+    end = chunk.end_position;
+    EXPECT_GE(chunk.start, last);
+    last = chunk.start + chunk.duration;
+  }
+  EXPECT_EQ(end, 100u);
+  EXPECT_EQ(run.chunks[0].start, run.start);
+  EXPECT_EQ(last, run.start + run.duration);
 }
 
 TEST(Engine, EndTokensEndAndMinTokensHoldThemBack) {

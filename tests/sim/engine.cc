@@ -178,7 +178,7 @@ void SimEngine::EndStep() {
     chunk.usable_drafts = chunk.drafts;
     chunk.positions_read = chunk.first_position + chunk.computed;
     chunk.cache->Publish(static_cast<int>(chunk.appended));
-    live->Count(chunk);
+    live->Count(chunk, world_->Now());
     if (chunk.logits_wanted == 0) continue;
     // Up to its last row, a chunk that wants logits is the history.
     bool ended;

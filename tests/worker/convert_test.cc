@@ -18,6 +18,7 @@ engine::SelectedToken Token() {
   token.run.flops = uint64_t{1} << 40;
   token.run.kv_bytes_read = uint64_t{1} << 41;
   token.run.start = absl::Milliseconds(1500);
+  token.run.chunks = {{0, 64, absl::Milliseconds(1500), absl::Milliseconds(20)}};
   return token;
 }
 
@@ -33,6 +34,9 @@ TEST(ConvertTest, Selected) {
   EXPECT_EQ(selected.run().attention_pairs(), 9);
   EXPECT_EQ(selected.run().flops(), uint64_t{1} << 40);
   EXPECT_EQ(selected.run().kv_bytes_read(), uint64_t{1} << 41);
+  ASSERT_EQ(selected.run().chunks_size(), 1);
+  EXPECT_EQ(selected.run().chunks(0).end_position(), 64u);
+  EXPECT_EQ(selected.run().chunks(0).duration().nanos(), 20'000'000);
   EXPECT_EQ(selected.run().start().seconds(), 1);
   EXPECT_EQ(selected.run().start().nanos(), 500'000'000);
 }

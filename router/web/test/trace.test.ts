@@ -148,6 +148,18 @@ test("lanes, incidents and Perfetto", () => {
       ["commit and receipt", "transfer", 55, 5],
     ],
   );
+  const long = record(ALL[0]);
+  const chunk = {first: 0, end: 2, startMs: 1, durationMs: 20};
+  long.runs[0] = {...long.runs[0], chunks: [chunk, {...chunk, first: 2, end: 3, startMs: 30}]};
+  const lane = journeyOf(long).lanes.find((l) => l.id === "b")!;
+  assert.deepEqual(
+    lane.spans.slice(0, 3).map((span) => [span.name, span.startMs]),
+    [
+      ["run 1, chunk 1 of 2", 1],
+      ["run 1, chunk 2 of 2", 30],
+      ["run 2", 100],
+    ],
+  );
   const again = record(ALL[0]);
   again.runs[2] = {...again.runs[2], instance: "c", first: 0, recomputed: 4};
   assert.ok(journeyOf(again).incidents[0].text.includes("4 positions computed again on c"));

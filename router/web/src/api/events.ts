@@ -74,6 +74,15 @@ export interface Run {
   flops: number;
   kvBytesRead: number;
   shipments: Shipment[];
+  chunks: Chunk[];
+}
+
+// Steps of a run of several.
+export interface Chunk {
+  first: number;
+  end: number;
+  startMs: number;
+  durationMs: number;
 }
 
 export interface Shipment {
@@ -192,6 +201,15 @@ function readRun(json: Json): Run {
     rejected: number(json.rejected),
     flops: number(json.flops),
     kvBytesRead: number(json.kv_bytes_read),
+    chunks: list(json.chunks).map((entry) => {
+      const chunk = object(entry);
+      return {
+        first: number(chunk.first_position),
+        end: number(chunk.end_position),
+        startMs: milliseconds(chunk.start),
+        durationMs: milliseconds(chunk.duration),
+      };
+    }),
     shipments: list(json.shipments).map((entry) => {
       const shipment = object(entry);
       return {

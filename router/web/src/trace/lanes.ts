@@ -60,19 +60,20 @@ function workerLanes(record: TraceRecord): Lane[] {
     lanes.set(run.instance, lane);
     const many = cached && run.end - run.first > 1;
     const kind: SpanKind = run.recomputed > 0 ? "again" : run.run === 1 || many ? "prefill" : "decode";
-    lane.spans.push({
-      kind,
-      startMs: run.startMs,
-      durationMs: run.durationMs,
-      name: `run ${run.run}`,
-      details: {
-        positions: `${run.first}..${run.end - 1}`,
-        computed: run.computed,
-        recomputed: run.recomputed,
-        read: run.positionsRead,
-        kv_ready: run.kvReady,
-        bytes_shipped: run.bytesShipped,
-      },
+    const details = {
+      positions: `${run.first}..${run.end - 1}`,
+      computed: run.computed,
+      recomputed: run.recomputed,
+      read: run.positionsRead,
+      kv_ready: run.kvReady,
+      bytes_shipped: run.bytesShipped,
+    };
+    if (run.chunks.length === 0) {
+      lane.spans.push({kind, startMs: run.startMs, durationMs: run.durationMs, name: `run ${run.run}`, details});
+    }
+    run.chunks.forEach(({first, end, startMs, durationMs}, i) => {
+      const name = `run ${run.run}, chunk ${i + 1} of ${run.chunks.length}`;
+      lane.spans.push({kind, startMs, durationMs, name, details: {...details, positions: `${first}..${end - 1}`}});
     });
   }
   const first = record.runs[0];

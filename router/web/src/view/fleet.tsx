@@ -71,11 +71,19 @@ function WorkerRow({worker, rate}: {worker: Worker; rate: number | null}) {
   );
 }
 
+// Names of gRPC's status codes, by number.
+const CODES = [
+  ...["OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"],
+  ...["PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"],
+  ...["INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"],
+];
+
 // What became of a request, in a word.
 function outcome(request: Summary): string {
   if (request.running) return "runs now";
-  if (request.code === 1) return "cancelled";
-  return request.code === 0 ? plural(request.completionTokens, "token") : `failed, gRPC code ${request.code}`;
+  return request.code === 0
+    ? plural(request.completionTokens, "token")
+    : (CODES[request.code] ?? `code ${request.code}`);
 }
 
 // A row keeps its key when newer ones come, and labels may repeat.

@@ -23,7 +23,7 @@ export function ms(n: number): string {
 
 // 0.0432 as "4.3 %".
 export function percent(p: number): string {
-  return p < 0.001 ? "< 0.1 %" : `${(p * 100).toFixed(p < 0.1 ? 1 : 0)} %`;
+  return p > 0 && p < 0.001 ? "< 0.1 %" : `${(p * 100).toFixed(p < 0.1 ? 1 : 0)} %`;
 }
 
 // 1 "position", 2 "positions".
