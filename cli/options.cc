@@ -95,6 +95,10 @@ void AddGeneration(Flags& flags, Options* options, const char* max_tokens_help) 
   AddSampling(flags, o);
   flags.Add("--stop", o->stop, "A string that ends the answer; may be given up to 16 times");
   flags.Add("--stop-token-ids", o->stop_token_ids, "Token ids that end the answer: 1,2,3").List();
+  flags.AddSwitch("--include-stop", o->include_stop, "Show the stop string that ended the answer");
+  flags.AddSwitch("--include-control", o->include_control, "Show control tokens as text");
+  flags.Add("--truncate-prompt-tokens", o->truncate_prompt_tokens,
+            "Keeps the last N tokens of a longer prompt; default 0: all");
   flags.AddSwitch("--ignore-eos", o->ignore_eos, "Go on after the model's end-of-sequence tokens");
   AddExecution(flags, o);
   flags.Add("--priority", o->priority, "Place in queues: a step counts as 10 s of waiting; -10 to 10, default 0");

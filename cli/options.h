@@ -31,6 +31,8 @@ struct GenerationOptions {
   std::optional<std::string> json_schema, regex, lark_grammar;  // at most one; of the others text, or @ and a file
   std::vector<std::string> stop;
   std::vector<uint32_t> stop_token_ids;
+  bool include_stop = false, include_control = false;
+  uint32_t truncate_prompt_tokens = 0;
   bool ignore_eos = false;
   int32_t priority = 0;
   std::string cache_salt;

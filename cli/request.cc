@@ -128,6 +128,9 @@ absl::StatusOr<v1::GenerateRequest> BuildPromptless(const GenerationOptions& opt
     request.add_stop(stop);
   }
   request.mutable_stop_token_ids()->Add(options.stop_token_ids.begin(), options.stop_token_ids.end());
+  request.set_include_stop(options.include_stop);
+  request.set_include_control(options.include_control);
+  request.set_truncate_prompt_tokens(options.truncate_prompt_tokens);
   request.set_ignore_eos(options.ignore_eos);
   request.set_execution(options.execution);
   request.set_priority(options.priority);

@@ -24,13 +24,14 @@ FlowOutput::FlowOutput(const FlowRequest* request, RequestAccounting* accounting
       token_bytes_(std::move(token_bytes)),
       sink_(sink),
       clock_(clock),
-      decoder_(request->stop) {}
+      decoder_(request->stop, request->include_stop) {}
 
 absl::Status FlowOutput::Resume() {
   const wire::GenerationSpec& spec = request_->spec;
   for (uint32_t index = 0; index + KV_PLANTED(resume_off_by_one) < request_->resumed(); ++index) {
     const uint32_t id = spec.token_ids(static_cast<int>(spec.prompt_length() + index));
-    if (decoder_.Add(token_bytes_(static_cast<int32_t>(id), false), index + 1 >= spec.min_tokens()).stopped) {
+    const std::string bytes = token_bytes_(static_cast<int32_t>(id), request_->include_control);
+    if (decoder_.Add(bytes, index + 1 >= spec.min_tokens()).stopped) {
       return absl::InvalidArgumentError(
           absl::StrCat("resume.token_ids[", index, "] completes a stop string: that stream had ended"));
     }
@@ -69,7 +70,7 @@ bool FlowOutput::Token(const wire::Selected& selected) {
   token.set_id(selected.token_id());
   // A token that ends the request has no text, whatever it would print as.
   const int32_t id = static_cast<int32_t>(selected.token_id());
-  auto piece = decoder_.Add(IsEndToken(selected.end()) ? "" : token_bytes_(id, false),
+  auto piece = decoder_.Add(IsEndToken(selected.end()) ? "" : token_bytes_(id, request_->include_control),
                             selected.index() + 1 >= request_->spec.min_tokens());
   stopped_ = piece.stopped;
   stop_ = std::move(piece.stop);

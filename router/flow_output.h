@@ -27,7 +27,9 @@ struct FlowRequest {
   wire::GenerationSpec spec;  // token_ids: prompt, then the tokens of an interrupted stream
   v1::Execution execution = v1::EXECUTION_UNSPECIFIED;
   std::vector<std::string> stop;
-  absl::Duration arrival;  // on the flow's clock
+  bool include_stop = false;     // the stop string that matched is emitted
+  bool include_control = false;  // control tokens have text
+  absl::Duration arrival;        // on the flow's clock
 
   uint32_t resumed() const { return static_cast<uint32_t>(spec.token_ids_size()) - spec.prompt_length(); }
 };

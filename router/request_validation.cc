@@ -223,6 +223,15 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(const v1::GenerateRequest& reques
   }
 }
 
+// Drops what is too much from the front, but not a BOS token that is there by the model's rule.
+void Truncate(const v1::GenerateRequest& request, const ModelFacts& facts, std::vector<int32_t>& prompt) {
+  const size_t most = request.truncate_prompt_tokens();
+  if (most == 0 || prompt.size() <= most) return;
+  const bool keeps_bos = request.has_text() && facts.adds_bos;
+  const auto first = prompt.begin() + (keeps_bos ? 1 : 0);
+  prompt.erase(first, first + static_cast<std::ptrdiff_t>(prompt.size() - most));
+}
+
 // The number of tokens to select, given or by default; prompt and tokens fit into the context.
 absl::StatusOr<uint32_t> MaxTokens(const v1::GenerateRequest& request, size_t prompt, uint32_t context) {
   if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty: it must give at least one token");
@@ -286,7 +295,8 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
                                           uint64_t drawn_seed, const std::string& made_id) {
   const ModelFacts& facts = model.facts();
   KV_RETURN_IF_ERROR(CheckOptions(request, facts));
-  KV_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, PromptIds(request, model));
+  KV_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, PromptIds(request, model));
+  Truncate(request, facts, prompt);
   KV_ASSIGN_OR_RETURN(const uint32_t max_tokens, MaxTokens(request, prompt.size(), facts.context_length));
   if (request.min_tokens() > max_tokens) {
     return Bad("min_tokens", request.min_tokens(), absl::StrCat("at most max_tokens = ", max_tokens));
@@ -295,6 +305,8 @@ absl::StatusOr<FlowRequest> ToFlowRequest(const v1::GenerateRequest& request, co
   flow.request_id = request.request_id().empty() ? made_id : request.request_id();
   flow.execution = request.execution();
   flow.stop.assign(request.stop().begin(), request.stop().end());
+  flow.include_stop = request.include_stop();
+  flow.include_control = request.include_control();
   wire::GenerationSpec& spec = flow.spec;
   spec.mutable_token_ids()->Add(prompt.begin(), prompt.end());
   spec.set_prompt_length(static_cast<uint32_t>(prompt.size()));

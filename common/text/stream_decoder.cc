@@ -7,7 +7,7 @@
 
 namespace kvrelay::text {
 
-StreamDecoder::StreamDecoder(std::vector<std::string> stop) {
+StreamDecoder::StreamDecoder(std::vector<std::string> stop, bool keep_stop) : keep_stop_(keep_stop) {
   for (std::string& each : stop) {
     if (!each.empty()) matchers_.push_back(MakeMatcher(std::move(each)));
   }
@@ -54,7 +54,8 @@ StreamDecoder::Piece StreamDecoder::Add(std::string_view bytes, bool may_stop) {
     still_open = std::max(still_open, matcher.matched);
   }
   if (stopped != nullptr) {
-    Piece piece = {.text = held_.substr(0, stop_start), .stopped = true, .stop = stopped->stop};
+    const size_t end = stop_start + (keep_stop_ ? stopped->stop.size() : 0);
+    Piece piece = {.text = held_.substr(0, end), .stopped = true, .stop = stopped->stop};
     held_.clear();
     bytes_.clear();
     return piece;

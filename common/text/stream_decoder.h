@@ -12,12 +12,13 @@ namespace kvrelay::text {
 
 class StreamDecoder {
  public:
-  // `stop`: strings that end the text, in UTF-8; may be empty. Empty strings among them never match.
-  explicit StreamDecoder(std::vector<std::string> stop = {});
+  // `stop`: strings that end the text, in UTF-8; may be empty. Empty strings among them never match. `keep_stop`: the
+  // one that matched is emitted.
+  explicit StreamDecoder(std::vector<std::string> stop = {}, bool keep_stop = false);
 
   struct Piece {
     std::string text;      // final now
-    bool stopped = false;  // a stop string was completed; nothing after its start is ever emitted
+    bool stopped = false;  // a stop string was completed; nothing behind it is ever emitted
     std::string stop;  // which one: of those that this Add completed the one that starts first, the longest of those
   };
 
@@ -41,6 +42,7 @@ class StreamDecoder {
   static bool Advance(Matcher& matcher, char byte);
 
   std::vector<Matcher> matchers_;
+  bool keep_stop_;
   std::string bytes_;  // bytes that do not form whole UTF-8 yet
   std::string held_;   // whole text that may begin a stop string
 };

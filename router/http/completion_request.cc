@@ -105,6 +105,10 @@ v1::GenerateRequest ReadOptions(Api api, Fields& fields, const std::string& body
   ReadMaxTokens(api, fields, request);
   request.set_min_tokens(static_cast<uint32_t>(fields.Integer("min_tokens", 0, UINT32_MAX).value_or(0)));
   request.mutable_stop_token_ids()->Swap(ReadTokenIds(fields, "stop_token_ids").mutable_ids());
+  request.set_truncate_prompt_tokens(
+      static_cast<uint32_t>(fields.Integer("truncate_prompt_tokens", 1, UINT32_MAX).value_or(0)));
+  request.set_include_control(!fields.Bool("skip_special_tokens").value_or(true));
+  request.set_include_stop(fields.Bool("include_stop_str_in_output").value_or(false));
   request.set_cache_salt(fields.String("cache_salt").value_or(""));
   request.set_ignore_eos(fields.Bool("ignore_eos").value_or(false));
   request.set_priority(static_cast<int32_t>(fields.Integer("priority", INT32_MIN, INT32_MAX).value_or(0)));

@@ -32,15 +32,12 @@ constexpr Option kOptions[] = {
     {"guided_grammar"},
     {"guided_json"},
     {"guided_regex"},
-    {"include_stop_str_in_output"},
     {"length_penalty", "1.0"},
     {"prompt_embeds"},
     {"prompt_logprobs"},
     {"return_token_ids"},
     {"return_tokens_as_token_ids"},
-    {"skip_special_tokens", "true", false},
     {"spaces_between_special_tokens", "true", false},
-    {"truncate_prompt_tokens"},
     {"use_beam_search"},
 };
 

@@ -45,6 +45,9 @@ TEST_F(AppTest, EveryOptionReachesTheRequest) {
                              "c",
                              "--stop-token-ids=1,2",
                              "--ignore-eos",
+                             "--include-stop",
+                             "--include-control",
+                             "--truncate-prompt-tokens=9",
                              "--execution=no-cache",
                              "--logprobs=2",
                              "--request-id=me",
@@ -79,6 +82,9 @@ TEST_F(AppTest, EveryOptionReachesTheRequest) {
   expected.add_stop_token_ids(1);
   expected.add_stop_token_ids(2);
   expected.set_ignore_eos(true);
+  expected.set_include_stop(true);
+  expected.set_include_control(true);
+  expected.set_truncate_prompt_tokens(9);
   expected.set_execution(v1::EXECUTION_NO_CACHE);
   expected.set_logprobs(2);
   EXPECT_EQ(LastRequest().DebugString(), expected.DebugString());

@@ -230,6 +230,32 @@ TEST_F(GenerationTest, StopStringEndsTheAnswerAndIsNotEmitted) {
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
   EXPECT_EQ(stopped.finished.reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(stopped.finished.stop(), stop);
+  request.set_include_stop(true);
+  EXPECT_EQ(Run(request).text, stopped.text + stop);
+}
+
+TEST_F(GenerationTest, ControlTokensHaveTextIfAsked) {
+  v1::GenerateRequest request = FixedLength("Hello", 3);  // goes on behind end tokens
+  constexpr uint32_t kEndOfTurn = 2;
+  request.mutable_sampling()->add_allowed_token_ids(kEndOfTurn);
+  const Stream silent = Run(request);
+  ASSERT_EQ(silent.tokens.size(), 3u);
+  EXPECT_EQ(silent.tokens[0].id(), kEndOfTurn);
+  EXPECT_EQ(silent.text, "");
+  request.set_include_control(true);
+  EXPECT_EQ(Run(request).text, "<|im_end|><|im_end|><|im_end|>");
+}
+
+TEST_F(GenerationTest, ATruncatedPromptIsItsEnd) {
+  v1::GenerateRequest request = FixedLength("Far away, in another time: one two three four", 6);
+  const Stream whole = Run(request);
+  request.set_truncate_prompt_tokens(4);
+  const Stream cut = Run(request);
+  EXPECT_EQ(cut.started.prompt_tokens(), 4u);
+  EXPECT_EQ(cut.finished.usage().prompt(), 4u);
+  v1::GenerateRequest end = FixedLength(" one two three four", 6);
+  ExpectSameBits(cut, Run(end));
+  EXPECT_GT(whole.started.prompt_tokens(), 4u);
 }
 
 TEST_F(GenerationTest, TwoRequestsWithOneLabel) {

@@ -29,7 +29,7 @@ using kernels::MatmulBackend;
 constexpr float kTolerance = 1e-3f;  // of the range of the logits
 constexpr double kMaxDifferingTokens = 0.02;
 constexpr double kMaxMeanKl = 0.02;
-constexpr int kMaxRows = 512;
+constexpr int kMaxRows = 512, kMaxLogits = 64;
 constexpr int kThreads = 2;
 
 const ModelGoldens& Goldens() {
@@ -63,7 +63,7 @@ class Runner {
     Require(model_->fingerprint() == Goldens().model_sha256,
             "KVRELAY_MODEL is another file than the goldens were made from");
     const int positions = LongestSequence();
-    auto forward = model::Forward::Create(model_.get(), &threads_, kMaxRows, 1, positions);
+    auto forward = model::Forward::Create(model_.get(), &threads_, kMaxRows, kMaxLogits, positions);
     Require(forward.ok(), forward.status().ToString());
     forward_ = *std::move(forward);
     const model::ModelConfig& config = model_->config();
@@ -79,15 +79,20 @@ class Runner {
     const std::vector<int32_t> sequence = prompt.Sequence();
     auto cache = kv::SequenceCache::Reserve(pool_.get(), static_cast<int>(sequence.size()));
     Require(cache.ok(), cache.status().ToString());
+    const std::vector<int>& positions = prompt.positions;
     int done = 0;
-    for (size_t i = 0; i < prompt.positions.size(); ++i) {
-      const int end = prompt.positions[i] + 1;
-      while (done < end) {
+    for (size_t i = 0; i < positions.size();) {
+      // Positions that lie close together are the last rows of one chunk.
+      const int first = positions[i];
+      size_t last = i;
+      while (last + 1 < positions.size() && positions[last + 1] - first < kMaxLogits) ++last;
+      for (const int end = positions[last] + 1; done < end;) {
         const int rows = std::min(end - done, kMaxRows);
-        RunChunk(cache->get(), absl::MakeConstSpan(sequence).subspan(done, rows), done, done + rows == end);
+        RunChunk(cache->get(), absl::MakeConstSpan(sequence).subspan(done, rows), done,
+                 done + rows == end ? end - first : 0);
         done += rows;
       }
-      check(prompt.records[i], forward_->Logits(0));
+      for (; i <= last; ++i) check(prompt.records[i], forward_->Logits(0, positions[i] - first));
     }
   }
 
@@ -98,12 +103,12 @@ class Runner {
     std::exit(1);
   }
 
-  void RunChunk(kv::SequenceCache* cache, absl::Span<const int32_t> tokens, int first_position, bool wants_logits) {
+  void RunChunk(kv::SequenceCache* cache, absl::Span<const int32_t> tokens, int first_position, int logits_wanted) {
     model::Chunk chunk = {};
     chunk.cache = cache;
     chunk.tokens = tokens;
     chunk.first_position = first_position;
-    chunk.logits_wanted = wants_logits;
+    chunk.logits_wanted = logits_wanted;
     forward_->Run(absl::MakeSpan(&chunk, 1), [](int) {});
     Require(chunk.error.ok(), chunk.error.ToString());
   }

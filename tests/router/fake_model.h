@@ -30,10 +30,11 @@ inline std::string FakeBytes(int32_t id, bool include_control) {
 
 class FakeModel final : public ServedModel {
  public:
-  FakeModel() : ServedModel(Facts()) {}
+  explicit FakeModel(bool adds_bos = false) : ServedModel(Facts(adds_bos)) {}
 
   absl::StatusOr<std::vector<int32_t>> EncodeText(const std::string& text) const override {
     std::vector<int32_t> ids;
+    if (facts().adds_bos) ids.push_back(0);
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
     return ids;
   }
@@ -54,13 +55,14 @@ class FakeModel final : public ServedModel {
   }
 
  private:
-  static ModelFacts Facts() {
+  static ModelFacts Facts(bool adds_bos) {
     ModelFacts facts;
     facts.name = "fake";
     facts.architecture = "llama";
     facts.fingerprint = kFakeFingerprint;
     facts.context_length = kFakeContext;
     facts.vocabulary_size = kFakeVocabulary;
+    facts.adds_bos = adds_bos;
     facts.eos_ids = {static_cast<int32_t>(kFakeEos)};
     return facts;
   }

@@ -175,6 +175,14 @@ TEST(GenerateFlow, StopStringEndsTheTextAndDropsWhatComesAfter) {
     EXPECT_EQ(f.sink.Finished()->stop(), f.request.stop[0]);
     EXPECT_FALSE(f.sink.Finished()->has_stop_token_id());
     EXPECT_TRUE(f.cluster.decode_requests.back().has_finish());
+    FlowFixture keeping(seed);
+    keeping.AddWorkers(1, 1);
+    keeping.request.spec.set_max_tokens(40);
+    keeping.request.stop = f.request.stop;
+    keeping.request.include_stop = true;
+    keeping.Run();
+    EXPECT_EQ(keeping.sink.Text(), f.sink.Text() + f.request.stop[0]);
+    EXPECT_EQ(keeping.sink.Finished()->stop(), f.request.stop[0]);
     dropped += f.sink.Finished()->usage().dropped();
   }
   EXPECT_GT(dropped, 0u);

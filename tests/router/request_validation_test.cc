@@ -65,6 +65,34 @@ TEST(RequestValidation, LimitsThemselvesAreAllowed) {
   EXPECT_TRUE(Build(request).ok()) << Build(request).status();
 }
 
+TEST(RequestValidation, ALongPromptIsCutFromTheFront) {
+  const auto prompt = [](const v1::GenerateRequest& request, bool adds_bos) {
+    const FakeModel model(adds_bos);
+    const auto built = ToFlowRequest(request, model, 1, "id");
+    EXPECT_TRUE(built.ok()) << built.status();
+    const auto& ids = built->spec.token_ids();
+    EXPECT_EQ(built->spec.prompt_length(), static_cast<uint32_t>(ids.size()));
+    return std::vector<int>(ids.begin(), ids.end());
+  };
+  v1::GenerateRequest request;
+  request.set_text("abcde");
+  for (const uint32_t most : {0u, 5u, 6u, UINT32_MAX}) {
+    request.set_truncate_prompt_tokens(most);
+    EXPECT_EQ(prompt(request, false), (std::vector<int>{'a', 'b', 'c', 'd', 'e'}));
+  }
+  request.set_truncate_prompt_tokens(2);
+  EXPECT_EQ(prompt(request, false), (std::vector<int>{'d', 'e'}));
+  EXPECT_EQ(prompt(request, true), (std::vector<int>{0, 'e'})) << "BOS stays and is one of them";
+  request.set_truncate_prompt_tokens(1);
+  EXPECT_EQ(prompt(request, true), (std::vector<int>{0}));
+  for (const uint32_t id : {0, 7, 8, 9}) request.mutable_token_ids()->add_ids(id);
+  request.set_truncate_prompt_tokens(3);
+  EXPECT_EQ(prompt(request, true), (std::vector<int>{7, 8, 9})) << "ids are used as they are";
+  // Before the limits are looked at: what is left has to fit, not what was given.
+  request.set_text(std::string(kFakeContext + 100, 'x'));
+  EXPECT_EQ(prompt(request, false), (std::vector<int>(3, 'x')));
+}
+
 TEST(RequestValidation, WhatChangesLogitsIsHandedOn) {
   v1::GenerateRequest request = Good();
   v1::SamplingParams& sampling = *request.mutable_sampling();

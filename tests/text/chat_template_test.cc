@@ -32,7 +32,12 @@ TEST(ChatTemplate, WhatATemplateSees) {
   EXPECT_EQ(Render("{{ messages[0].role }}:{{ messages[0]['content'] }}").value(), "user:hi");
   EXPECT_EQ(Render("{{ bos_token }}{{ eos_token }}").value(), "<|im_start|><|im_end|>");
   EXPECT_EQ(Render("{% if add_generation_prompt %}yes{% endif %}").value(), "yes");
-  EXPECT_EQ(Render("{% if tools is defined or messages[0].tool_calls %}no{% else %}yes{% endif %}").value(), "yes");
+  EXPECT_EQ(Render("{% if tools or documents or messages[0].tool_calls %}no{% else %}yes{% endif %}").value(), "yes");
+  EXPECT_EQ(Render("{% if tools is none and documents is none %}yes{% endif %}").value(), "yes");
+  EXPECT_EQ(
+      Render("{{ tools is iterable }} {{ messages is iterable }} {{ 'a' is iterable }} {{ 1 is iterable }}").value(),
+      "False True True False");
+  EXPECT_EQ(Render("{{ nothing | length }}{{ nothing | count }}{{ messages | count }}").value(), "001");
   EXPECT_EQ(Render("[{{ nothing }}]").value(), "[]");
   EXPECT_EQ(Render("{{ strftime_now('%d %b %Y') }}").value(), "26 Jul 2024");
   EXPECT_EQ(Render("{{ messages | length }}", {}).value(), "0");
@@ -42,6 +47,14 @@ TEST(ChatTemplate, WhatATemplateSees) {
 TEST(ChatTemplate, WhitespaceOfBlocks) {
   EXPECT_EQ(Render("{% for m in messages %}\n  {% if true %}\n{{ m.content }}\n  {% endif %}\n{% endfor %}\n").value(),
             "hi\n");
+}
+
+// Marks of what a model is trained on: what is between them is rendered as if they were not there.
+TEST(ChatTemplate, GenerationTags) {
+  EXPECT_EQ(Render("a\n{% generation %}\nb{{ messages[0].content }}\n{% endgeneration %}\nc").value(), "a\nbhi\nc");
+  EXPECT_EQ(Render("a {%- generation -%} b {%-endgeneration-%} c").value(), "abc");
+  EXPECT_EQ(Render("{% set generation = 1 %}{{ generation }} {{ '{% x' }}").value(), "1 {% x");
+  ExpectRefused("{% generation %}", "cannot be used", absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ChatTemplate, PythonMethodsAndLoops) {

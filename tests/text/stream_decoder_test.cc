@@ -50,6 +50,12 @@ TEST(StreamDecoder, StopsInsideAndAcrossTokens) {
   EXPECT_EQ(Stream(StreamDecoder({"END"}), {"EN"}), "EN");
 }
 
+TEST(StreamDecoder, KeepsTheStopStringIfAsked) {
+  EXPECT_EQ(Stream(StreamDecoder({"END"}, true), {"a E", "N", "D b"}), "a END|END");
+  EXPECT_EQ(Stream(StreamDecoder({"cd", "bcd", "bcde"}, true), {"abcdef"}), "abcde|bcde");
+  EXPECT_EQ(Stream(StreamDecoder({"END"}, true), {"a EN"}), "a EN");
+}
+
 TEST(StreamDecoder, OverlappingPrefixesOfOneStop) {
   EXPECT_EQ(Stream(StreamDecoder({"aab"}), {"a", "a", "a", "b"}), "a|aab");
   EXPECT_EQ(Stream(StreamDecoder({"abab!"}), {"ab", "abab", "!"}), "ab|abab!");

@@ -48,10 +48,11 @@ TEST(Request, BecomesCalls) {
       {Api::kCompletions,
        R"({"model": "m", "prompt": "hi", "max_tokens": 5, "temperature": 0, "top_p": 0.5, "top_k": 3, "min_p": 0.25,
            "seed": 7, "stop": "x", "min_tokens": 2, "stop_token_ids": [3, 4], "ignore_eos": true, "priority": -3,
-           "cache_salt": "s", "logprobs": 2})",
+           "cache_salt": "s", "logprobs": 2, "truncate_prompt_tokens": 9, "skip_special_tokens": false,
+           "include_stop_str_in_output": true})",
        {R"(request_id: "id" model: "m" text: "hi" max_tokens: 5 min_tokens: 2 stop: "x" stop_token_ids: [3, 4]
-           ignore_eos: true priority: -3 logprobs: 2 cache_salt: "s"
-           sampling { temperature: 0 top_p: 0.5 top_k: 3 min_p: 0.25 seed: 7 })"}},
+           ignore_eos: true priority: -3 logprobs: 2 cache_salt: "s" truncate_prompt_tokens: 9 include_control: true
+           include_stop: true sampling { temperature: 0 top_p: 0.5 top_k: 3 min_p: 0.25 seed: 7 })"}},
       {Api::kCompletions,
        R"({"prompt": ["a", "b"], "n": 2, "seed": 18, "temperature": 2, "logprobs": 0})",
        {R"(request_id: "id-1" text: "a" max_tokens: 16 logprobs: 1 sampling { temperature: 2 seed: 18 })",
@@ -209,6 +210,10 @@ TEST(Request, WrongFieldsAreNamed) {
       {R"("stop_token_ids": ["a"])", "stop_token_ids"},
       {R"("ignore_eos": 1)", "ignore_eos"},
       {R"("priority": 0.5)", "priority"},
+      {R"("truncate_prompt_tokens": 0)", "truncate_prompt_tokens"},
+      {R"("truncate_prompt_tokens": -1)", "truncate_prompt_tokens"},
+      {R"("skip_special_tokens": 0)", "skip_special_tokens"},
+      {R"("include_stop_str_in_output": 1)", "include_stop_str_in_output"},
       {R"("cache_salt": 5)", "cache_salt"},
       {R"("response_format": "json")", "response_format"},
       {R"("response_format": {})", "response_format.type"},
@@ -236,7 +241,7 @@ TEST(Request, WrongFieldsAreNamed) {
       {R"("stream": true, "stream_options": {"include_usage": 1})", "stream_options.include_usage"}};
   for (const Case& c : completions) {
     SCOPED_TRACE(c.member);
-    const bool has_prompt = c.member.find("prompt") != std::string::npos;
+    const bool has_prompt = c.member.find("\"prompt\"") != std::string::npos;
     const ApiError error =
         Refused(Api::kCompletions, absl::StrCat("{", has_prompt ? "" : R"("prompt": "a", )", c.member, "}"));
     EXPECT_EQ(error.status, 400);
@@ -288,13 +293,10 @@ TEST(Request, WhatIsNotBuiltIsRefusedByName) {
                                                          {"functions", "[{}]"},
                                                          {"modalities", R"(["text", "audio"])"},
                                                          {"guided_json", R"({"type": "object"})"},
-                                                         {"skip_special_tokens", "false"},
                                                          {"add_generation_prompt", "false"},
                                                          {"continue_final_message", "true"},
                                                          {"prompt_logprobs", "1"},
-                                                         {"truncate_prompt_tokens", "5"},
                                                          {"use_beam_search", "true"},
-                                                         {"include_stop_str_in_output", "true"},
                                                          {"chat_template", R"("x")"}};
   for (const auto& [name, value] : options) {
     SCOPED_TRACE(name);

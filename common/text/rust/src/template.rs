@@ -46,7 +46,10 @@ impl Template {
         environment.set_recursion_limit(MAX_RECURSION);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        environment.add_template_owned(NAME, source.to_string()).map_err(|error| {
+        environment.add_filter("length", length);
+        environment.add_filter("count", length);
+        environment.add_test("iterable", is_iterable);
+        environment.add_template_owned(NAME, without_generation_tags(source)).map_err(|error| {
             Failure::failed_precondition(format!("the model's chat template cannot be used: {error}"))
         })?;
         Ok(Template { environment, source: source.to_string(), bos, eos, exhausted: AtomicBool::new(false) })
@@ -101,6 +104,8 @@ fn render(
         .map(|message| Value::from_iter([("role", message.role.as_str()), ("content", message.content.as_str())]));
     let mut context =
         vec![("messages", Value::from(values.collect::<Vec<Value>>())), ("add_generation_prompt", Value::from(true))];
+    // transformers names these in every call, so templates compare them with none.
+    context.extend(["tools", "documents"].map(|name| (name, Value::from(()))));
     context.extend(bos.iter().map(|token| ("bos_token", Value::from(token.as_str()))));
     context.extend(eos.iter().map(|token| ("eos_token", Value::from(token.as_str()))));
 
@@ -121,6 +126,40 @@ fn refusal(error: &Error, max_steps: u64) -> Failure {
         ErrorKind::WriteFailure => format!("the chat template wrote more than {MAX_OUTPUT_BYTES} bytes"),
         _ => format!("the chat template refused the messages: {error}"),
     })
+}
+
+/// What does not exist has length 0, as in Jinja.
+fn length(value: &Value) -> Result<usize, Error> {
+    if value.is_undefined() {
+        return Ok(0);
+    }
+    minijinja::filters::length(value)
+}
+
+/// None is not iterable, as in Jinja.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// {% generation %} and {% endgeneration %} mark, for training, what the assistant says. They render as what is between
+/// them, which is what a condition that holds does; blanks around a tag are treated alike.
+fn without_generation_tags(source: &str) -> String {
+    let mut output = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let Some(end) = rest[start..].find("%}").map(|end| start + end) else { break };
+        let inside = &rest[start + 2..end];
+        let word = inside.trim_matches(|c: char| c.is_ascii_whitespace() || c == '-' || c == '+');
+        output.push_str(&rest[..start + 2]);
+        output.push_str(&match word {
+            "generation" => inside.replace(word, "if true"),
+            "endgeneration" => inside.replace(word, "endif"),
+            _ => inside.to_string(),
+        });
+        rest = &rest[end..];
+    }
+    output.push_str(rest);
+    output
 }
 
 fn raise_exception(message: String) -> Result<Value, Error> {
