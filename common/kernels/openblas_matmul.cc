@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -13,20 +14,50 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "common/kernels/isa.h"
+
+// OpenBLAS's own choice of kernels, in builds that have those of many CPUs; not in its header.
+extern "C" {
+__attribute__((weak)) void gotoblas_dynamic_quit();
+__attribute__((weak)) void gotoblas_dynamic_init();
+}
 
 namespace kvrelay::kernels {
 namespace {
 
 constexpr int kMinRows = 16;
+constexpr char kCoreVariable[] = "OPENBLAS_CORETYPE";
 
-// Cores whose kernels use AVX2 or AVX-512. On an unknown CPU OpenBLAS falls back to one of a few old SSE cores, many
-// times slower: better to refuse.
+// Cores whose kernels use AVX2 or AVX-512.
 constexpr std::array<std::string_view, 7> kVectorCores = {
     "Haswell", "Zen", "Excavator", "SkylakeX", "Cooperlake", "Sapphirerapids", "Cascadelake"};
 
 void Sgemm(const float* x, int rows, const SgemmCall& call, float* out, int out_stride, bool add) {
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, call.outputs, call.inputs, 1.0f, x, call.inputs,
               call.weights, call.inputs, add ? 1.0f : 0.0f, out, out_stride);
+}
+
+bool HasVectorCore() {
+  const std::string_view core = openblas_get_corename();
+  const auto same = [&](std::string_view known) {
+    return std::equal(core.begin(), core.end(), known.begin(), known.end(),
+                      [](char a, char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  return std::any_of(kVectorCores.begin(), kVectorCores.end(), same);
+}
+
+// OpenBLAS goes by the CPU's model number when it is loaded; a CPU newer than it gets one of a few old SSE cores, many
+// times slower. What the CPU can do is known better here, so OpenBLAS is told to choose once more, unless the
+// environment has told it what to take.
+void ChooseCoreByIsa() {
+  if (HasVectorCore() || std::getenv(kCoreVariable) != nullptr || gotoblas_dynamic_quit == nullptr ||
+      gotoblas_dynamic_init == nullptr || !IsaSupported(Isa::kAvx2)) {
+    return;
+  }
+  setenv(kCoreVariable, IsaSupported(Isa::kAvx512) ? "SkylakeX" : "Haswell", 1);
+  gotoblas_dynamic_quit();
+  gotoblas_dynamic_init();
+  unsetenv(kCoreVariable);
 }
 
 bool SmallProductIsRight() {
@@ -58,15 +89,12 @@ bool SmallProductIsRight() {
 }  // namespace
 
 absl::StatusOr<std::string> InitOpenBlas() {
+  ChooseCoreByIsa();
   openblas_set_num_threads(1);
   const std::string_view core = openblas_get_corename();
-  const auto same = [&](std::string_view known) {
-    return std::equal(core.begin(), core.end(), known.begin(), known.end(),
-                      [](char a, char b) { return std::tolower(a) == std::tolower(b); });
-  };
-  if (std::none_of(kVectorCores.begin(), kVectorCores.end(), same)) {
+  if (!HasVectorCore()) {
     return absl::FailedPreconditionError(
-        absl::StrFormat("OpenBLAS chose the core \"%s\", which has no AVX2 or AVX-512 kernels; use the native matmul "
+        absl::StrFormat("OpenBLAS took the core \"%s\", which has no AVX2 or AVX-512 kernels; use the native matmul "
                         "backend, or set OPENBLAS_CORETYPE to this CPU's core",
                         core));
   }

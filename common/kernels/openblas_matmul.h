@@ -7,8 +7,10 @@
 
 namespace kvrelay::kernels {
 
-// One BLAS thread per caller; checks the core that OpenBLAS chose and a small product. Returns "openblas <core>".
-// FAILED_PRECONDITION if the core has no AVX2 or AVX-512 kernels, or the product is wrong.
+// One BLAS thread per caller; checks the core that OpenBLAS chose and a small product. Where OpenBLAS does not know the
+// CPU, its core is chosen by what the CPU can do, for which the environment is touched: call it before there are threads
+// that look at it. Returns "openblas <core>". FAILED_PRECONDITION if the core has no AVX2 or AVX-512 kernels, or the
+// product is wrong.
 absl::StatusOr<std::string> InitOpenBlas();
 
 // out[r][n] = or += sum over k of x[r][k] * weights[n][k].

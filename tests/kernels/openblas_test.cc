@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <iostream>
 #include <random>
 #include <string>
 #include <thread>
@@ -81,6 +83,36 @@ TEST_P(OpenBlasTest, ThreadsShareOneMatrix) {
   }
   for (std::thread& thread : threads) thread.join();
   Check(x, 3, out, 0);
+}
+
+// What OpenBLAS took is settled when it is loaded: so each looks at a process of its own.
+void StartWithAnOldCore() {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("OPENBLAS_CORETYPE", "Prescott", 1);
+}
+
+TEST(OpenBlasCore, IsChosenByTheInstructionSetOnACpuThatOpenBlasDoesNotKnow) {
+  if (!IsaSupported(Isa::kAvx2)) GTEST_SKIP() << "there is no better core for this CPU";
+  StartWithAnOldCore();
+  EXPECT_EXIT(
+      {
+        unsetenv("OPENBLAS_CORETYPE");
+        std::cerr << InitMatmulBackend(MatmulBackend::kOpenBlas, BestIsa()).value_or("refused");
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^openblas (SkylakeX|Haswell)$");
+  unsetenv("OPENBLAS_CORETYPE");
+}
+
+TEST(OpenBlasCore, IsRefusedIfTheEnvironmentAsksForAnOldOne) {
+  StartWithAnOldCore();
+  EXPECT_EXIT(
+      {
+        std::cerr << InitMatmulBackend(MatmulBackend::kOpenBlas, BestIsa()).status();
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "FAILED_PRECONDITION.*Prescott.*set OPENBLAS_CORETYPE");
+  unsetenv("OPENBLAS_CORETYPE");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, OpenBlasTest, ::testing::ValuesIn(kvrelay::testing::kAllTypes),
